@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# One place for flags. Kernels must not contract a*b+c: sums are bit-identical everywhere.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno)
+if(HVD_SANITIZE)
+  add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${HVD_SANITIZE})
+endif()
+
+find_program(HVD_CCACHE ccache)
+if(HVD_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${HVD_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HVD_CCACHE})
+endif()

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/base/config.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace hvd {
+namespace {
+
+using Field = std::variant<int Config::*, int64_t Config::*, double Config::*, bool Config::*, std::string Config::*>;
+
+struct Knob {
+  const char* name;
+  Field field;
+  const char* shown_default;  // for the documentation, where the plain default would mislead
+  const char* text;
+  double minimum = -std::numeric_limits<double>::infinity();
+};
+
+const std::vector<Knob>& Knobs() {
+  static const std::vector<Knob> knobs{
+      {"HOROVOD_RANK", &Config::rank, "0", "This process's rank. Set by launchers.", 0},
+      {"HOROVOD_SIZE", &Config::size, "1", "Number of processes. Set by launchers.", 1},
+      {"HOROVOD_LOCAL_RANK", &Config::local_rank, "found", "Rank among the processes of this host.", 0},
+      {"HOROVOD_LOCAL_SIZE", &Config::local_size, "found", "Number of processes on this host.", 1},
+      {"HOROVOD_CROSS_RANK", &Config::cross_rank, "found", "Index of this host among the hosts with this local rank.",
+       0},
+      {"HOROVOD_CROSS_SIZE", &Config::cross_size, "found", "Number of hosts that have this local rank.", 1},
+      {"HOROVOD_HOSTNAME", &Config::hostname, "found",
+       "Identity of this host. Ranks with equal identity share memory. Without it: boot id, network namespace and "
+       "user."},
+      {"HOROVOD_RENDEZVOUS_ADDR", &Config::rendezvous_addr, "",
+       "Where ranks meet: host:port (rank 0 serves it unless somebody already does) or file:///folder."},
+      {"HOROVOD_GLOO_RENDEZVOUS_ADDR", &Config::gloo_rendezvous_addr, "",
+       "Horovod's name for the host of HOROVOD_RENDEZVOUS_ADDR."},
+      {"HOROVOD_GLOO_RENDEZVOUS_PORT", &Config::gloo_rendezvous_port, "",
+       "Horovod's name for the port of HOROVOD_RENDEZVOUS_ADDR.", 1},
+      {"HOROVOD_TOKEN_FILE", &Config::token_file, "",
+       "File of mode 0600 with the job token: 64 hexadecimal digits. Needed as soon as ranks are on several hosts."},
+      {"HOROVOD_GENERATION", &Config::generation, "0",
+       "Number of this incarnation of the job; part of every handshake.", 0},
+      {"HOROVOD_START_TIMEOUT", &Config::start_timeout_s, "30", "Seconds that init waits for all ranks.", 0.001},
+      {"HOROVOD_OP_TIMEOUT_SECONDS", &Config::op_timeout_s, "0",
+       "Seconds after which an operation that some rank has not submitted fails; 0: never.", 0},
+      {"HOROVOD_INSECURE", &Config::insecure, "0",
+       "1 allows several hosts without a token. Anybody on the net can then join."},
+      {"HOROVOD_ENCRYPT", &Config::encrypt, "0", "1 puts data connections between hosts under TLS, too."},
+      {"HOROVOD_HEARTBEAT_TIMEOUT_SECONDS", &Config::heartbeat_timeout_s, "5",
+       "Seconds of silence after which a peer that an operation waits for is declared lost; 0: never.", 0},
+      {"HOROVOD_STALL_CHECK_TIME_SECONDS", &Config::stall_check_s, "60",
+       "Seconds after which an operation that some rank has not submitted is reported.", 0},
+      {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", &Config::stall_shutdown_s, "0",
+       "Seconds after which such an operation ends the job; 0: never.", 0},
+      {"HOROVOD_STALL_CHECK_DISABLE", &Config::stall_check_disable, "0", "1 switches the stall report off."},
+      {"HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold, "134217728",
+       "Most bytes that are reduced as one fused operation; 0 switches fusion off.", 0},
+      {"HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, "1024",
+       "Number of operations per process set whose agreement is remembered; 0 switches the cache off.", 0},
+      {"HOROVOD_DYNAMIC_PROCESS_SETS", &Config::dynamic_process_sets, "0",
+       "1 allows process sets to be added and removed after init."},
+      {"HOROVOD_DISABLE_SHM", &Config::disable_shm, "0",
+       "1 makes ranks of one host talk over TCP instead of shared memory."},
+      {"HOROVOD_EAGER_LIMIT", &Config::eager_limit, "by ranks",
+       "Most bytes that a rank publishes beside its announcement, before agreement.", 0},
+      {"HOROVOD_CHUNK_BYTES", &Config::chunk_bytes, "524288", "Bytes that a large operation moves per step.", 4096},
+      {"HOROVOD_ARENA_BYTES", &Config::arena_bytes, "half of RAM / ranks of the host",
+       "Most bytes of shared memory that one rank hands out.", 0},
+      {"HOROVOD_SPIN_US", &Config::spin_us, "by cores", "Microseconds that a waiting rank polls before it sleeps.", 0},
+      {"HOROVOD_TCP_CONGESTION", &Config::tcp_congestion, "cubic",
+       "Congestion control of data connections; empty: the system's default."},
+      {"HOROVOD_DETERMINISTIC", &Config::deterministic, "1",
+       "1: sums depend on the rank layout alone. 0 allows faster orders across many hosts."},
+      {"HOROVOD_LOG_LEVEL", &Config::log_level, "warning", "trace, debug, info, warning, error or fatal."},
+      {"HOROVOD_LOG_HIDE_TIME", &Config::log_hide_time, "0", "1 leaves the time out of log lines."},
+  };
+  return knobs;
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+template <typename Number>
+bool ParseNumber(std::string_view text, Number* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool Parse(std::string_view text, int* value) { return ParseNumber(text, value); }
+bool Parse(std::string_view text, int64_t* value) { return ParseNumber(text, value); }
+bool Parse(std::string_view text, double* value) { return ParseNumber(text, value) && *value == *value; }
+bool Parse(std::string_view text, std::string* value) {
+  *value = text;
+  return true;
+}
+bool Parse(std::string_view text, bool* value) {
+  const std::string lower = Lower(text);
+  *value = lower == "1" || lower == "true" || lower == "yes" || lower == "on";
+  return *value || lower == "0" || lower == "false" || lower == "no" || lower == "off";
+}
+
+const char* Wanted(const Field& field) {
+  constexpr const char* kWanted[] = {"a whole number", "a whole number", "a number", "0 or 1", "text"};
+  return kWanted[field.index()];
+}
+
+template <typename T>
+bool AtLeast(const T& value, double minimum) {
+  if constexpr (std::is_arithmetic_v<T>) return static_cast<double>(value) >= minimum;
+  return true;
+}
+
+}  // namespace
+
+Result<Config> ConfigFromEnvironment() {
+  Config config;
+  for (const Knob& knob : Knobs()) {
+    const char* text = std::getenv(knob.name);
+    if (text == nullptr || *text == '\0') continue;
+    const bool good =
+        std::visit([&](auto member) { return Parse(text, &(config.*member)) && AtLeast(config.*member, knob.minimum); },
+                   knob.field);
+    if (good) continue;
+    std::string range;
+    if (knob.minimum > -std::numeric_limits<double>::infinity()) range = fmt::format(" of at least {:g}", knob.minimum);
+    return Fail(Code::kInvalidArgument, "{}={} is not valid: give {}{}, or unset it", knob.name, text,
+                Wanted(knob.field), range);
+  }
+  return config;
+}
+
+std::string DescribeConfig() {
+  std::string out = "| variable | default | meaning |\n|---|---|---|\n";
+  for (const Knob& knob : Knobs()) {
+    out +=
+        fmt::format("| `{}` | {} | {} |\n", knob.name, *knob.shown_default ? knob.shown_default : "unset", knob.text);
+  }
+  return out;
+}
+
+}  // namespace hvd

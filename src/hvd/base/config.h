@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Every knob of the library, one documented field each. config.cc holds the only getenv calls; docs/env.md is generated
+// from its table (`make docs`).
+
+#include <cstdint>
+#include <string>
+
+#include "hvd/base/result.h"
+
+namespace hvd {
+
+struct Config {
+  // Who am I (set by launchers; api names of Horovod).
+  int rank = -1;
+  int size = -1;
+  int local_rank = -1;
+  int local_size = -1;
+  int cross_rank = -1;
+  int cross_size = -1;
+  std::string hostname;
+
+  // How ranks find each other.
+  std::string rendezvous_addr;
+  std::string gloo_rendezvous_addr;
+  int gloo_rendezvous_port = -1;
+  std::string token_file;
+  int generation = 0;
+  double start_timeout_s = 30;
+  double op_timeout_s = 0;
+
+  // Trust.
+  bool insecure = false;
+  bool encrypt = false;
+
+  // Liveness.
+  double heartbeat_timeout_s = 5;
+  double stall_check_s = 60;
+  double stall_shutdown_s = 0;
+  bool stall_check_disable = false;
+
+  // Agreement and fusion.
+  int64_t fusion_threshold = 128 << 20;
+  int64_t cache_capacity = 1024;
+  bool dynamic_process_sets = false;
+
+  // Data plane.
+  bool disable_shm = false;
+  int64_t eager_limit = -1;
+  int64_t chunk_bytes = 512 << 10;
+  int64_t arena_bytes = -1;
+  int64_t spin_us = -1;
+  std::string tcp_congestion = "cubic";
+  bool deterministic = true;
+
+  // Logging.
+  std::string log_level = "warning";
+  bool log_hide_time = false;
+};
+
+// Reads the environment. A value that cannot be parsed or is out of range is an error naming variable, value and range.
+Result<Config> ConfigFromEnvironment();
+
+// The table of all variables in Markdown, for docs/env.md.
+std::string DescribeConfig();
+
+}  // namespace hvd

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The arithmetic of collectives: SIMD loops with run-time dispatch. Pure functions of memory; no state, no allocation.
+//
+// Thread safety: all functions may run on any thread at once. None depends on the caller's MXCSR or rounding mode.
+
+#include <cstddef>
+#include <span>
+
+#include "hvd/base/types.h"
+
+namespace hvd::kernel {
+
+// What is done to elements besides the reduction itself: in * prescale -> reduce -> * postscale. A factor of exactly 1
+// costs and changes nothing. float16, bfloat16 and float32 use float factors and accumulate in float; float64 and
+// integers use double factors, integers truncate toward zero (saturating at the type's range; NaN gives 0).
+struct Scale {
+  double pre = 1.0;
+  double post = 1.0;
+};
+
+// For every i < count: acc = sources[0][i]; acc = acc OP sources[k][i] for k = 1, 2, ... in that order; then acc is
+// stored to every destination. A destination may be exactly one of the sources (in place), else it overlaps none.
+// float16 and bfloat16 are accumulated in float and rounded once (to nearest even). Integer sums and products wrap.
+// min and max propagate NaN (the first one met), and keep the earlier operand when both are equal. bool: kMin is and,
+// kMax is or. kAverage counts as kSum (the division is the caller's postscale). kAdasum is not for this function.
+// Needs sources.size() >= 1. Buffers may have any alignment. `count` may be 0.
+void Reduce(ReduceOp op, DType type, std::span<const void* const> sources, std::span<void* const> destinations,
+            size_t count, Scale scale = {});
+
+// As Reduce with groups: sources are summed group by group (group g holds group_sizes[g] consecutive sources), each
+// group's result is rounded to `type`, and group results are reduced in group order (again in the accumulation type,
+// rounded once). This is the summation order of the rank layout: local rank order, then host order. prescale applies to
+// each source, postscale to the final result. With one group it equals Reduce bit for bit.
+void ReduceGrouped(ReduceOp op, DType type, std::span<const void* const> sources, std::span<const int> group_sizes,
+                   std::span<void* const> destinations, size_t count, Scale scale = {});
+
+// memcpy tuned for copies into and out of shared memory (plain stores; callers split large copies themselves).
+void Copy(void* to, const void* from, size_t bytes);
+
+// Whether this reduction exists for this type (bool knows kMin and kMax only; scale factors need a type that is no
+// bool).
+bool Supports(ReduceOp op, DType type);
+
+// "AVX3", "AVX2", ...: what run-time dispatch chose on this machine.
+const char* TargetName();
+
+}  // namespace hvd::kernel

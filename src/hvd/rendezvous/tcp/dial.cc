@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/rendezvous/tcp/dial.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "hvd/net/deadline.h"
+#include "hvd/net/socket.h"
+#include "hvd/rendezvous/tcp/endpoint.h"
+#include "hvd/rendezvous/tcp/protocol.h"
+
+namespace hvd::rendezvous::tcp {
+namespace {
+
+using std::chrono::milliseconds;
+
+// With several addresses of one name, a silent one must not use up the time of the others.
+constexpr Duration kConnectShare = std::chrono::seconds(3);
+
+// What another attempt cannot cure.
+bool IsFinal(Code code) {
+  return code == Code::kPermissionDenied || code == Code::kFailedPrecondition || code == Code::kInvalidArgument;
+}
+
+Status ExchangePrefaces(net::Stream& stream, Time deadline) {
+  HVD_RETURN_IF_ERROR(net::WriteFull(stream, net::AsBytes(kPreface), deadline));
+  std::string answer;
+  std::array<uint8_t, kPreface.size()> byte;
+  while (answer.size() < kPreface.size()) {
+    auto read = net::ReadFull(stream, net::MutableBytes(byte).first(1), deadline);
+    // A server that closes in silence may be full or just ending; one that says something else is another program.
+    if (!read && answer.empty()) return read;
+    if (read) answer.push_back(static_cast<char>(byte[0]));
+    if (!read || !kPreface.starts_with(answer)) {
+      return Fail(Code::kFailedPrecondition,
+                  "it does not speak the store's protocol; if it was started with a job token, set HOROVOD_TOKEN_FILE "
+                  "here, too");
+    }
+  }
+  return {};
+}
+
+Result<std::unique_ptr<net::Stream>> DialOnce(const Endpoint& endpoint, const net::Address& address,
+                                              const std::shared_ptr<net::TlsContext>& tls, Time deadline) {
+  const bool alone = endpoint.addresses.size() == 1;
+  HVD_ASSIGN_OR_RETURN(net::Fd fd,
+                       net::Connect(address, alone ? deadline : std::min(deadline, net::DeadlineAfter(kConnectShare))));
+  if (endpoint.protection == Protection::kSameUser) HVD_RETURN_IF_ERROR(net::CheckPeerIsSameUser(fd.get()));
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<net::Stream> stream, MakeStream(tls, std::move(fd)));
+  HVD_RETURN_IF_ERROR(net::Handshake(*stream, deadline));
+  HVD_RETURN_IF_ERROR(ExchangePrefaces(*stream, deadline));
+  return stream;
+}
+
+Result<std::unique_ptr<net::Stream>> DialAll(const Options& options, const std::shared_ptr<net::TlsContext>& tls,
+                                             Time deadline) {
+  HVD_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(options));
+  if (endpoint.where.port == 0) {
+    return Fail(Code::kInvalidArgument, "the store's address {} has no port", options.address);
+  }
+  Error last;
+  for (const net::Address& address : endpoint.addresses) {
+    auto stream = DialOnce(endpoint, address, tls, deadline);
+    if (stream) return stream;
+    last = std::move(stream).error();
+    if (IsFinal(last.code)) return Fail(last.code, "the store at {}: {}", options.address, last.message);
+  }
+  return Fail(std::move(last));
+}
+
+// Ranks that started together must not come back together.
+Duration Jittered(Duration pause) {
+  thread_local std::minstd_rand random{std::random_device{}()};
+  return pause * static_cast<int64_t>(50 + random() % 51) / 100;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<net::Stream>> Dial(const Options& options) {
+  HVD_ASSIGN_OR_RETURN(const std::shared_ptr<net::TlsContext> tls, MakeTls(options, net::TlsSide::kClient));
+  const Time deadline = net::DeadlineAfter(options.timeout);
+  Duration pause = milliseconds(2);
+  for (;;) {
+    auto stream = DialAll(options, tls, deadline);
+    if (stream || IsFinal(stream.error().code)) return stream;
+    const Duration left = net::Left(deadline);
+    if (left == Duration::zero()) {
+      return Fail(Code::kDeadlineExceeded, "no store answered at {} within {:.3g} s; is rank 0 running? ({})",
+                  options.address, net::InSeconds(options.timeout), stream.error().message);
+    }
+    std::this_thread::sleep_for(std::min(Jittered(pause), left));
+    pause = std::min<Duration>(pause * 2, milliseconds(100));
+  }
+}
+
+}  // namespace hvd::rendezvous::tcp

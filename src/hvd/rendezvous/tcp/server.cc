@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/rendezvous/tcp/server.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+
+#include <array>
+#include <chrono>
+#include <system_error>
+
+#include "hvd/base/log.h"
+#include "hvd/net/crypto.h"
+#include "hvd/net/deadline.h"
+#include "hvd/net/socket.h"
+
+namespace hvd::rendezvous::tcp {
+namespace {
+
+constexpr int kAcceptsPerTurn = 16;
+constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
+constexpr int kLoudComplaints = 3;
+constexpr int kPortAttempts = 64;
+
+tl::unexpected<Error> Busy(const Endpoint& endpoint) {
+  return Fail(
+      Code::kAlreadyExists,
+      "the store's port is taken: {} is in use by another program or job; set HOROVOD_RENDEZVOUS_ADDR to a free port",
+      net::ToString(endpoint.where));
+}
+
+// Unix sockets have no ports: one is drawn until its name is free.
+Result<net::Fd> ListenOnAnyName(Endpoint& endpoint) {
+  for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
+    std::array<uint8_t, 2> random;
+    HVD_RETURN_IF_ERROR(net::RandomBytes(random));
+    endpoint.where.port = static_cast<uint16_t>(20000 + (random[0] << 8 | random[1]) % 40000);
+    HVD_ASSIGN_OR_RETURN(const net::Address name, LocalName(endpoint.where.port));
+    auto listener = net::Listen(name);
+    if (listener || listener.error().code != Code::kAlreadyExists) return listener;
+  }
+  return Busy(endpoint);
+}
+
+Result<net::Fd> ListenAt(Endpoint& endpoint) {
+  if (endpoint.protection == Protection::kSameUser && endpoint.where.port == 0) return ListenOnAnyName(endpoint);
+  auto listener = net::Listen(endpoint.addresses.front());
+  if (!listener) {
+    if (listener.error().code == Code::kAlreadyExists) return Busy(endpoint);
+    return listener;
+  }
+  if (endpoint.where.port == 0) {
+    HVD_ASSIGN_OR_RETURN(const net::Address chosen, net::LocalAddress(listener->get()));
+    endpoint.where.port = chosen.port();
+  }
+  return listener;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<rendezvous::Server>> Server::Create(const Options& options) {
+  HVD_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(options));
+  HVD_ASSIGN_OR_RETURN(std::shared_ptr<net::TlsContext> tls, MakeTls(options, net::TlsSide::kServer));
+  HVD_ASSIGN_OR_RETURN(net::Fd listener, ListenAt(endpoint));
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<loop::Loop> loop, loop::CreateEpollLoop());
+  std::unique_ptr<Server> server(new Server(net::ToString(endpoint.where), endpoint.protection, std::move(tls),
+                                            std::move(listener), std::move(loop)));
+  HVD_RETURN_IF_ERROR(server->Start());
+  return std::unique_ptr<rendezvous::Server>(std::move(server));
+}
+
+Server::Server(std::string address, Protection protection, std::shared_ptr<net::TlsContext> tls, net::Fd listener,
+               std::unique_ptr<loop::Loop> loop)
+    : address_(std::move(address)),
+      protection_(protection),
+      tls_(std::move(tls)),
+      listener_(std::move(listener)),
+      loop_(std::move(loop)),
+      keeper_([this](ClientId id, const Response& response) {
+        const auto client = clients_.find(id);
+        if (client == clients_.end()) return;
+        client->second.connection->Respond(response);
+        loop_->Defer([this, id] { Advance(id, 0); });
+      }) {}
+
+Status Server::Start() {
+  HVD_RETURN_IF_ERROR(loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { OnListener(); }));
+  // The program's signals are not for this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return Fail(Code::kResourceExhausted, "no thread for the store's server: {}", error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "hvd-store");
+  return {};
+}
+
+Server::~Server() {
+  stop_.store(true, std::memory_order_release);
+  loop_->Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Server::Run() {
+  while (!stop_.load(std::memory_order_acquire)) loop_->Turn(Duration(-1));
+}
+
+Status Server::Drain(int expected_goodbyes, Duration timeout) {
+  std::unique_lock lock(mutex_);
+  const auto bounded = std::min<Duration>(timeout, std::chrono::hours(24));
+  if (someone_left_.wait_for(lock, bounded, [&] { return left_ >= expected_goodbyes; })) return {};
+  return Fail(Code::kDeadlineExceeded, "{} of {} clients have left the store at {} after {:.3g} s", left_,
+              expected_goodbyes, address_, net::InSeconds(timeout));
+}
+
+void Server::OnListener() {
+  // A few at a time: the handshakes of those already here come first.
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    auto accepted = net::Accept(listener_.get());
+    if (!accepted) return PauseAccepting();
+    if (!*accepted) return;
+    if (auto added = AddClient(std::move(**accepted)); !added) {
+      log::Debug("the store refused a client: {}", added.error().message);
+    }
+  }
+}
+
+void Server::PauseAccepting() {
+  // Out of descriptors: the listener stays readable, so watching it would burn a core.
+  (void)loop_->Rearm(listener_.get(), 0);
+  loop_->At(loop_->Now() + kAcceptPause, [this] { (void)loop_->Rearm(listener_.get(), EPOLLIN); });
+}
+
+Status Server::AddClient(net::Fd fd) {
+  if (protection_ == Protection::kSameUser) HVD_RETURN_IF_ERROR(net::CheckPeerIsSameUser(fd.get()));
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<net::Stream> stream, MakeStream(tls_, std::move(fd)));
+  if (unproven_.size() >= kMaxUnproven) Remove(*unproven_.begin());
+  const ClientId id = ++last_id_;
+  Client client;
+  client.connection = std::make_unique<Connection>(std::move(stream), [this, id](Request request) {
+    keeper_.Handle(id, std::move(request), loop_->Now());
+    ArmKeeperTimer();
+  });
+  HVD_RETURN_IF_ERROR(loop_->Watch(client.connection->fd(), client.connection->interest(),
+                                   [this, id](uint32_t events) { Advance(id, events); }));
+  Client& added = clients_.emplace(id, std::move(client)).first->second;
+  SetTimer(id, added, kOpenTimeout, "it did not open the conversation in time");
+  unproven_.insert(id);
+  return {};
+}
+
+void Server::Advance(ClientId id, uint32_t epoll_events) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end() || found->second.doomed) return;
+  Client& client = found->second;
+  auto advanced = client.connection->Advance(epoll_events);
+  if (!client.proven && client.connection->open()) {
+    client.proven = true;
+    unproven_.erase(id);
+    ClearTimer(client);
+  }
+  if (!advanced) return Doom(id, advanced.error());
+  if (client.proven && client.connection->has_output() && !client.timer_set) {
+    SetTimer(id, client, kTakeAnswerTimeout, "it did not take its answer in time");
+  }
+  if (client.proven && !client.connection->has_output()) ClearTimer(client);
+  (void)loop_->Rearm(client.connection->fd(), client.connection->interest());
+}
+
+void Server::Doom(ClientId id, const Error& why) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end() || found->second.doomed) return;
+  found->second.doomed = true;
+  loop_->Unwatch(found->second.connection->fd());
+  if (why.code != Code::kCancelled) {
+    const auto level = complaints_++ < kLoudComplaints ? log::Level::kWarning : log::Level::kDebug;
+    if (log::Enabled(level)) {
+      log::Write(level, fmt::format("the store at {} dropped a client: {}", address_, why.message));
+    }
+  }
+  loop_->Defer([this, id] { Remove(id); });
+}
+
+void Server::Remove(ClientId id) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  ClearTimer(found->second);
+  loop_->Unwatch(found->second.connection->fd());
+  keeper_.Forget(id);
+  const bool was_proven = found->second.proven;
+  unproven_.erase(id);
+  clients_.erase(found);
+  if (!was_proven) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ++left_;
+  }
+  someone_left_.notify_all();
+}
+
+void Server::SetTimer(ClientId id, Client& client, Duration timeout, const char* why) {
+  client.timer_set = true;
+  client.timer = loop_->At(loop_->Now() + timeout, [this, id, why] {
+    if (const auto found = clients_.find(id); found != clients_.end()) found->second.timer_set = false;
+    Doom(id, {Code::kDeadlineExceeded, why});
+  });
+}
+
+void Server::ClearTimer(Client& client) {
+  if (client.timer_set) loop_->Cancel(client.timer);
+  client.timer_set = false;
+}
+
+void Server::ArmKeeperTimer() {
+  const auto due = keeper_.NextDeadline();
+  if (!due || (keeper_due_ && *keeper_due_ <= *due)) return;
+  if (keeper_timer_) loop_->Cancel(*keeper_timer_);
+  keeper_due_ = due;
+  keeper_timer_ = loop_->At(*due, [this] {
+    keeper_timer_.reset();
+    keeper_due_.reset();
+    keeper_.Expire(loop_->Now());
+    ArmKeeperTimer();
+  });
+}
+
+}  // namespace hvd::rendezvous::tcp

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Serves a store to any number of clients from one thread with a loop of its own. Waits are parked, not waited for; a
+// client that has not proven itself within kOpenTimeout is dropped; of those at most kMaxUnproven exist, the oldest
+// goes first.
+//
+// Thread safety: as rendezvous::Server.
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "hvd/base/result.h"
+#include "hvd/loop/loop.h"
+#include "hvd/net/fd.h"
+#include "hvd/net/tls.h"
+#include "hvd/rendezvous/factory.h"
+#include "hvd/rendezvous/server.h"
+#include "hvd/rendezvous/tcp/connection.h"
+#include "hvd/rendezvous/tcp/endpoint.h"
+#include "hvd/rendezvous/tcp/keeper.h"
+
+namespace hvd::rendezvous::tcp {
+
+inline constexpr Duration kOpenTimeout = std::chrono::seconds(5);
+inline constexpr Duration kTakeAnswerTimeout = std::chrono::seconds(60);
+inline constexpr size_t kMaxUnproven = 256;
+
+class Server final : public rendezvous::Server {
+ public:
+  static Result<std::unique_ptr<rendezvous::Server>> Create(const Options& options);
+  ~Server() override;
+
+  std::string address() const override { return address_; }
+  Status Drain(int expected_goodbyes, Duration timeout) override;
+
+ private:
+  struct Client {
+    std::unique_ptr<Connection> connection;
+    loop::TimerId timer = 0;  // of opening, or of taking an answer
+    bool timer_set = false;
+    bool proven = false;
+    bool doomed = false;
+  };
+
+  Server(std::string address, Protection protection, std::shared_ptr<net::TlsContext> tls, net::Fd listener,
+         std::unique_ptr<loop::Loop> loop);
+  Status Start();
+  void Run();
+
+  void OnListener();
+  void PauseAccepting();
+  Status AddClient(net::Fd fd);
+  void Advance(ClientId id, uint32_t epoll_events);
+  // Later, because the caller may be in the middle of this client's or the keeper's work.
+  void Doom(ClientId id, const Error& why);
+  void Remove(ClientId id);
+  void SetTimer(ClientId id, Client& client, Duration timeout, const char* why);
+  void ClearTimer(Client& client);
+  void ArmKeeperTimer();
+
+  const std::string address_;
+  const Protection protection_;
+  const std::shared_ptr<net::TlsContext> tls_;
+  const net::Fd listener_;
+  const std::unique_ptr<loop::Loop> loop_;
+
+  // On the loop.
+  Keeper keeper_;
+  ClientId last_id_ = 0;
+  std::unordered_map<ClientId, Client> clients_;
+  std::set<ClientId> unproven_;  // ids grow, so the oldest is first
+  std::optional<loop::TimerId> keeper_timer_;
+  std::optional<Time> keeper_due_;
+  int complaints_ = 0;
+
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable someone_left_;
+  int left_ = 0;  // under mutex_
+  std::thread thread_;
+};
+
+}  // namespace hvd::rendezvous::tcp

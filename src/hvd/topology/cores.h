@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What this process may really use: cores by affinity and container quota, memory by machine and container limit.
+//
+// Thread safety: all functions may be called from any thread.
+
+#include <cstdint>
+
+#include "hvd/topology/cgroup.h"
+
+namespace hvd::topology {
+
+// At least 1. A quota of 2.5 counts as 2: who spins on 3 is throttled.
+int UsableCores(const CgroupPaths& paths = {});
+
+// Bytes of RAM, or of the container's limit if that is less.
+int64_t TotalMemory(const CgroupPaths& paths = {});
+
+}  // namespace hvd::topology

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What ranks say to each other about operations: the plain structs that control messages carry. controller/plan.h
+// explains the words and gives these structs their usual names (hvd::controller::Plan, ...); they are defined here
+// because the codec is below the controller.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "hvd/base/result.h"
+#include "hvd/base/types.h"
+
+namespace hvd::wire {
+
+// Limits that a receiver enforces; Check() tells a sender beforehand.
+inline constexpr size_t kMaxControlBytes = 1 << 20;
+inline constexpr size_t kMaxNameBytes = 64 << 10;
+inline constexpr size_t kMaxTextBytes = 64 << 10;  // error messages; Encode cuts longer ones
+inline constexpr size_t kMaxDims = 32;
+inline constexpr size_t kMaxMembers = 65536;
+inline constexpr size_t kMaxExecutions = 8192;  // of one fused operation
+
+enum class Device : int32_t { kCpu = 0, kCuda = 1 };
+
+// What must be equal on all members (shape: see Sequencer for the ops whose first dimension may differ).
+struct Signature {
+  OpKind op = OpKind::kAllreduce;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  Device device = Device::kCpu;
+  Rank root = -1;  // global rank; broadcast only
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Shape shape;
+
+  bool operator==(const Signature&) const = default;
+};
+
+struct Request {
+  std::string name;
+  Signature signature;
+
+  bool operator==(const Request&) const = default;
+};
+
+struct Plan {
+  uint64_t uid = 0;
+  std::string name;
+  // For allgather shape[0] is this rank's own business: it is 0 here, and `first_dims` of the entry that executes the
+  // plan has one per member.
+  Signature signature;
+  bool cached = false;  // members may answer with its uid from now on
+
+  bool operator==(const Plan&) const = default;
+};
+
+struct Execution {
+  uint64_t uid = 0;
+  std::vector<int64_t> first_dims;  // one per member, for allgather; else empty
+
+  bool operator==(const Execution&) const = default;
+};
+
+struct LogEntry {
+  enum class Kind : int32_t {
+    kDefine = 1,   // `plan` exists
+    kExecute = 2,  // run `executions` now, as one fused operation if there are several
+    kForget = 3,   // `uid` is no longer cached (evicted or contradicted); who said ready for it sends a request again
+    kError = 4,    // the operation called `name` fails on every member with `error`
+    kResume = 5,   // members that share memory may announce again, in epoch `uid`
+  };
+  Kind kind = Kind::kExecute;
+  Plan plan;
+  std::vector<Execution> executions;
+  uint64_t uid = 0;
+  std::string name;
+  Error error;
+};
+
+// Member to sequencer: an operation in full.
+struct RequestMessage {
+  int32_t set = 0;
+  Request request;
+};
+
+// Member to sequencer: a known plan once more.
+struct ReadyMessage {
+  int32_t set = 0;
+  uint64_t uid = 0;
+  int64_t first_dim = 0;
+};
+
+// Sequencer to member: entries at positions first_position, first_position + 1, ...
+struct LogMessage {
+  int32_t set = 0;
+  uint64_t first_position = 0;
+  std::vector<LogEntry> entries;
+};
+
+// The sender leaves. Not clean: with operations pending, or without being asked to.
+struct Goodbye {
+  Rank rank = -1;
+  bool clean = true;
+};
+
+struct Ping {
+  uint64_t number = 0;
+};
+struct Pong {
+  uint64_t number = 0;
+};
+
+// The generation is over; the first cause, handed on. `kind` and `detail` (a signal, an exit status) are the engine's
+// words; the codec only promises that kind is in [0, kMaxKind].
+struct Revoke {
+  static constexpr int32_t kMaxKind = 255;
+  int32_t kind = 0;
+  Rank rank = -1;
+  int32_t detail = 0;
+  int64_t pid = 0;
+  std::string text;
+};
+
+using ControlMessage = std::variant<RequestMessage, ReadyMessage, LogMessage, Goodbye, Ping, Pong, Revoke>;
+
+}  // namespace hvd::wire
