@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A collective in flight on this rank: a machine that is stepped, never waits inside a step, and does at most about 1
+// MiB of work per step, so that many are in flight at once and none starves another.
+//
+// Thread safety: call with the progress token.
+
+#include "hvd/base/result.h"
+#include "hvd/base/types.h"
+
+namespace hvd::collective {
+
+enum class Progress {
+  kWaiting,  // nothing to do until a peer moves
+  kMoved,    // did something, call again
+  kDone,     // finished: no peer reads or writes this rank's buffers any more
+  kFailed,   // see error()
+};
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  virtual Progress Step() = 0;
+  // Member index of a peer that this machine waits for; -1 if none. For liveness probes and error texts.
+  virtual int WaitingFor() const = 0;
+  virtual Error error() const { return Error{}; }
+};
+
+}  // namespace hvd::collective

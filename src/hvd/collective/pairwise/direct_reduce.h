@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Allreduce by direct exchange: member m owns slice m of every round; all send it their slices, it reduces them in the
+// order of the rank layout (local rank order, then host order) and sends the result to all.
+//
+// round    at most `round_bytes` of the run; kRounds of them are in flight.
+// Cost: 2 (p-1)/p n bytes sent and received per member, 2 steps per round, any number of members, no extra copy but the
+// owner's received slices. The order of summation depends on the layout alone.
+
+#include <deque>
+
+#include "hvd/base/types.h"
+#include "hvd/collective/machine.h"
+#include "hvd/collective/pairwise/link.h"
+#include "hvd/kernel/kernel.h"
+
+namespace hvd::collective::pairwise {
+
+class DirectReduce final : public Machine {
+ public:
+  // `host_sizes`: how many consecutive members each host has. `payload` stays the caller's until kDone.
+  DirectReduce(Link link, std::vector<int> host_sizes, ReduceOp op, DType type, kernel::Scale scale,
+               const Payload* payload, size_t round_bytes);
+
+  Progress Step() override;
+  int WaitingFor() const override { return link_.WaitingFor(); }
+  Error error() const override { return link_.error(); }
+
+ private:
+  struct Round {
+    size_t begin = 0;  // in the run
+    size_t bytes = 0;
+    std::vector<std::byte> slices;  // everybody's version of my slice, member by member
+    std::vector<std::byte> result;
+    std::vector<std::byte> discard;
+    std::shared_ptr<int> inputs_missing = std::make_shared<int>(0);
+    std::shared_ptr<int> results_missing = std::make_shared<int>(0);
+    bool reduced = false;
+  };
+  static constexpr size_t kRounds = 2;
+
+  void StartRound();
+  void ReduceRound(Round& round);
+
+  Link link_;
+  std::vector<int> host_sizes_;
+  const ReduceOp op_;
+  const DType type_;
+  const kernel::Scale scale_;
+  const Payload* payload_;
+  const size_t round_bytes_;
+  size_t started_ = 0;  // bytes
+  std::deque<Round> rounds_;
+};
+
+}  // namespace hvd::collective::pairwise

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the pairwise machines share: the pairs to all members, a lane of their own, and the count of transfers in
+// flight.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hvd/collective/payload.h"
+#include "hvd/transport/pair.h"
+
+namespace hvd::collective::pairwise {
+
+// Bytes [offset, offset + bytes) of a payload's inputs (outputs) as an iovec list.
+std::vector<iovec> InputBytes(const Payload& payload, size_t offset, size_t bytes);
+// Pieces without an output are sent to `discard`, which has at least `bytes` bytes.
+std::vector<iovec> OutputBytes(const Payload& payload, size_t offset, size_t bytes, std::byte* discard);
+
+// Lifetime: completions hold the shared state, so a machine may be destroyed with transfers pending on a closed pair.
+class Link {
+ public:
+  // `pairs[m]` leads to member m; nullptr for this rank itself. Lanes lane, lane + 1, ... lane + 3 are this operation's
+  // own.
+  Link(std::vector<transport::Pair*> pairs, int me, transport::Lane lane)
+      : pairs_(std::move(pairs)), me_(me), lane_(lane), state_(std::make_shared<State>()) {
+    state_->received.resize(pairs_.size());
+  }
+
+  int members() const { return static_cast<int>(pairs_.size()); }
+  int me() const { return me_; }
+
+  void Send(int member, int phase, std::vector<iovec> data);
+  // `arrived` is set when the bytes are there.
+  void Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<int> countdown);
+
+  bool failed() const { return state_->failed; }
+  const Error& error() const { return state_->error; }
+  // Sends whose buffers are still in use.
+  int sending() const { return state_->sending; }
+  // Member whose bytes are outstanding; -1 if none.
+  int WaitingFor() const;
+  // Changes whenever a transfer completed.
+  uint64_t events() const { return state_->events; }
+
+ private:
+  struct State {
+    bool failed = false;
+    Error error;
+    int sending = 0;
+    uint64_t events = 0;
+    std::vector<int> received;  // outstanding receives by member
+  };
+  std::vector<transport::Pair*> pairs_;
+  int me_;
+  transport::Lane lane_;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hvd::collective::pairwise

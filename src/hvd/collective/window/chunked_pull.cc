@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/collective/window/chunked_pull.h"
+
+#include <algorithm>
+
+#include "hvd/collective/pattern/slices.h"
+
+namespace hvd::collective::window {
+
+ChunkedPull::ChunkedPull(Meeting meeting, std::vector<Source> sources, const Payload* payload)
+    : meeting_(meeting),
+      sources_(std::move(sources)),
+      payload_(payload),
+      in_seen_(meeting.members()),
+      out_seen_(meeting.members()) {
+  for (const Source& source : sources_) {
+    rounds_ = std::max(rounds_, ChunksOf(source));
+    if (source.member == meeting_.me()) my_chunks_ = ChunksOf(source);
+    if (meeting_.header(source.member).place != Place::kStaged) in_seen_[source.member] = ChunksOf(source);
+  }
+  if (meeting_.header(meeting_.me()).place != Place::kStaged) staged_count_ = my_chunks_;
+}
+
+size_t ChunkedPull::ChunksOf(const Source& source) const {
+  return pattern::ChunkCount(source.bytes, meeting_.staging.chunk_bytes);
+}
+
+Progress ChunkedPull::Step() {
+  const bool staged = StageChunk();
+  const bool pulled = PullRound();
+  // A source may go only when everybody has read it: then nobody looks at its memory any more.
+  if (pulled_count_ == rounds_ && (my_chunks_ == 0 || AllPulled(my_chunks_))) return Progress::kDone;
+  return staged || pulled ? Progress::kMoved : Progress::kWaiting;
+}
+
+bool ChunkedPull::StageChunk() {
+  if (staged_count_ == my_chunks_) return false;
+  const size_t depth = meeting_.staging.depth;
+  if (staged_count_ >= depth && !AllPulled(staged_count_ - depth + 1)) return false;
+  const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, staged_count_);
+  payload_->Gather(range.begin, range.size(), meeting_.Source(meeting_.me(), staged_count_));
+  meeting_.PublishIn(++staged_count_);
+  in_seen_[meeting_.me()] = staged_count_;
+  return true;
+}
+
+bool ChunkedPull::PullRound() {
+  if (pulled_count_ == rounds_) return false;
+  for (const Source& source : sources_) {
+    if (ChunksOf(source) <= pulled_count_ || in_seen_[source.member] > pulled_count_) continue;
+    in_seen_[source.member] = meeting_.In(source.member);
+    if (in_seen_[source.member] <= pulled_count_) return false;
+  }
+  for (const Source& source : sources_) {
+    if (ChunksOf(source) <= pulled_count_ || source.to == nullptr) continue;
+    const auto range = pattern::Chunk(source.bytes, meeting_.staging.chunk_bytes, pulled_count_);
+    kernel::Copy(source.to + range.begin, meeting_.Source(source.member, pulled_count_), range.size());
+  }
+  meeting_.PublishOut(++pulled_count_);
+  out_seen_[meeting_.me()] = pulled_count_;
+  return true;
+}
+
+bool ChunkedPull::AllPulled(uint64_t rounds) {
+  for (int m = 0; m < meeting_.members(); ++m) {
+    if (out_seen_[m] >= rounds) continue;
+    out_seen_[m] = meeting_.Out(m);
+    if (out_seen_[m] < rounds) return false;
+  }
+  return true;
+}
+
+int ChunkedPull::WaitingFor() const {
+  for (const Source& source : sources_) {
+    if (source.member != meeting_.me() && in_seen_[source.member] < std::min(pulled_count_ + 1, ChunksOf(source))) {
+      return source.member;
+    }
+  }
+  for (int m = 0; m < meeting_.members(); ++m) {
+    if (m != meeting_.me() && out_seen_[m] < my_chunks_) return m;
+  }
+  return -1;
+}
+
+}  // namespace hvd::collective::window

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Allgather and broadcast of large data through shared memory: sources make chunks readable, everybody copies them out.
+//
+// source   a member that brings data: all of them (allgather) or the root (broadcast).
+// round    round c moves chunk c of every source that has one.
+//
+// Cost: one copy out of every source's bytes per reader; a private source is copied once into its staging ring besides.
+
+#include "hvd/collective/machine.h"
+#include "hvd/collective/window/meeting.h"
+
+namespace hvd::collective::window {
+
+class ChunkedPull final : public Machine {
+ public:
+  struct Source {
+    int member = 0;
+    size_t bytes = 0;
+    std::byte* to = nullptr;  // where this rank wants it; nullptr: not wanted
+  };
+  // `payload` (this rank's own data, if it is a source) stays the caller's until kDone.
+  ChunkedPull(Meeting meeting, std::vector<Source> sources, const Payload* payload);
+
+  Progress Step() override;
+  int WaitingFor() const override;
+
+ private:
+  bool StageChunk();
+  bool PullRound();
+  // Whether all members have pulled so many rounds.
+  bool AllPulled(uint64_t rounds);
+  size_t ChunksOf(const Source& source) const;
+
+  Meeting meeting_;
+  std::vector<Source> sources_;
+  const Payload* payload_;
+  size_t rounds_ = 0;
+  size_t my_chunks_ = 0;
+  size_t staged_count_ = 0;
+  size_t pulled_count_ = 0;
+  std::vector<uint64_t> in_seen_;
+  std::vector<uint64_t> out_seen_;
+};
+
+}  // namespace hvd::collective::window

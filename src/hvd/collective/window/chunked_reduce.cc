@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/collective/window/chunked_reduce.h"
+
+#include "hvd/collective/pattern/slices.h"
+
+namespace hvd::collective::window {
+
+ChunkedReduce::ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload)
+    : meeting_(meeting),
+      op_(op),
+      type_(type),
+      scale_(scale),
+      payload_(payload),
+      chunks_(pattern::ChunkCount(payload->bytes(), meeting.staging.chunk_bytes)),
+      staged_(meeting.header(meeting.me()).place == Place::kStaged),
+      in_seen_(meeting.members()),
+      out_seen_(meeting.members()),
+      sources_(meeting.members()),
+      targets_(meeting.members()) {
+  // What is not staged is readable as soon as its mark is.
+  for (int m = 0; m < meeting_.members(); ++m) {
+    if (meeting_.header(m).place != Place::kStaged) in_seen_[m] = chunks_;
+  }
+  if (!staged_) staged_count_ = chunks_;
+}
+
+Progress ChunkedReduce::Step() {
+  // Finishing first frees ring chunks; staging before reducing keeps peers supplied.
+  const bool finished = FinishChunk();
+  const bool staged = StageChunk();
+  const bool reduced = ReduceChunk();
+  if (finished_count_ == chunks_) return Progress::kDone;
+  return finished || staged || reduced ? Progress::kMoved : Progress::kWaiting;
+}
+
+bool ChunkedReduce::StageChunk() {
+  // A ring chunk is free again when its last result was copied out, which is after every peer finished with it.
+  if (staged_count_ == chunks_ || staged_count_ >= finished_count_ + meeting_.staging.depth) return false;
+  const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, staged_count_);
+  payload_->Gather(range.begin, range.size(), meeting_.Source(meeting_.me(), staged_count_));
+  meeting_.PublishIn(++staged_count_);
+  in_seen_[meeting_.me()] = staged_count_;
+  return true;
+}
+
+bool ChunkedReduce::ReduceChunk() {
+  if (reduced_count_ == chunks_ || !AllReached(in_seen_, reduced_count_ + 1, true)) return false;
+  const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, reduced_count_);
+  const size_t element = SizeOf(type_);
+  const auto slice = pattern::Slice(range.size() / element, element, meeting_.members(), meeting_.me());
+  for (int m = 0; m < meeting_.members(); ++m) {
+    sources_[m] = meeting_.Source(m, reduced_count_) + slice.begin * element;
+    targets_[m] = meeting_.Target(m, reduced_count_) + slice.begin * element;
+  }
+  kernel::Reduce(op_, type_, sources_, targets_, slice.size(), scale_);
+  meeting_.PublishOut(++reduced_count_);
+  out_seen_[meeting_.me()] = reduced_count_;
+  return true;
+}
+
+bool ChunkedReduce::FinishChunk() {
+  if (finished_count_ == reduced_count_ || !AllReached(out_seen_, finished_count_ + 1, false)) return false;
+  const Place place = meeting_.header(meeting_.me()).place;
+  if (place != Place::kDirect) {
+    const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, finished_count_);
+    payload_->Scatter(range.begin, range.size(), meeting_.Target(meeting_.me(), finished_count_));
+  }
+  ++finished_count_;
+  return true;
+}
+
+bool ChunkedReduce::AllReached(std::vector<uint64_t>& seen, uint64_t wanted, bool in) {
+  for (int m = 0; m < meeting_.members(); ++m) {
+    if (seen[m] >= wanted) continue;
+    seen[m] = in ? meeting_.In(m) : meeting_.Out(m);
+    if (seen[m] < wanted) return false;
+  }
+  return true;
+}
+
+int ChunkedReduce::WaitingFor() const {
+  for (int m = 0; m < meeting_.members(); ++m) {
+    if (m == meeting_.me()) continue;
+    if (in_seen_[m] < std::min(reduced_count_ + 1, chunks_)) return m;
+    if (out_seen_[m] < std::min(finished_count_ + 1, chunks_)) return m;
+  }
+  return -1;
+}
+
+}  // namespace hvd::collective::window

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Allreduce of large data through shared memory.
+//
+// The run is cut into chunks. For every chunk: each member makes it readable (its tensor is in the arena already, or it
+// is copied into a staging ring); member m reduces slice m of the chunk over all members in member order and stores the
+// result to all members; when all have, it is copied out of the ring (nothing to do for arena memory).
+//
+// Cost: arena: 2 bytes moved per payload byte and member, the physical limit; two flags per chunk. Staged: one copy in
+// and one out on top. The sum of an element is formed once, by one member, in member order: equal bits everywhere.
+
+#include "hvd/base/types.h"
+#include "hvd/collective/machine.h"
+#include "hvd/collective/window/meeting.h"
+
+namespace hvd::collective::window {
+
+class ChunkedReduce final : public Machine {
+ public:
+  // `payload` stays the caller's until kDone.
+  ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload);
+
+  Progress Step() override;
+  int WaitingFor() const override;
+
+ private:
+  bool StageChunk();
+  bool ReduceChunk();
+  bool FinishChunk();
+  // The least `seen` over all members, after looking again at those that are behind `wanted`.
+  bool AllReached(std::vector<uint64_t>& seen, uint64_t wanted, bool in);
+
+  Meeting meeting_;
+  const ReduceOp op_;
+  const DType type_;
+  const kernel::Scale scale_;
+  const Payload* payload_;
+  const size_t chunks_;
+  const bool staged_;  // this rank copies in and out
+  size_t staged_count_ = 0;
+  size_t reduced_count_ = 0;
+  size_t finished_count_ = 0;
+  std::vector<uint64_t> in_seen_;
+  std::vector<uint64_t> out_seen_;
+  std::vector<const void*> sources_;
+  std::vector<void*> targets_;
+};
+
+}  // namespace hvd::collective::window

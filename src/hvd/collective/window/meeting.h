@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// One position of a stream at which all members have put their marks: who brings what, and where it is mapped here.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hvd/collective/payload.h"
+#include "hvd/collective/window/stream.h"
+#include "hvd/kernel/kernel.h"
+#include "hvd/transport/window.h"
+
+namespace hvd::collective::window {
+
+// How large data travels through staging areas: rings of `depth` chunks.
+struct Staging {
+  size_t chunk_bytes = 512 << 10;
+  int depth = 4;
+  size_t bytes() const { return chunk_bytes * depth; }
+};
+
+struct Meeting {
+  const Stream* stream = nullptr;
+  transport::Window* window = nullptr;
+  std::span<const int> locals;  // window index of each member
+  uint64_t position = 0;
+  Staging staging;
+  std::byte* my_staging = nullptr;  // this rank's ring for this position, if its place is kStaged
+
+  int members() const { return stream->members(); }
+  int me() const { return stream->me(); }
+  const Header& header(int member) const { return stream->header(member, position); }
+  Counters& counters(int member) const { return stream->counters(member, position); }
+
+  // Where chunk `chunk` of a member's data can be read, and where its result goes.
+  std::byte* Source(int member, size_t chunk) const;
+  std::byte* Target(int member, size_t chunk) const;
+
+  // Chunks that a member's `in` (`out`) counter has reached at this position.
+  uint64_t In(int member) const { return Reached(counters(member).in); }
+  uint64_t Out(int member) const { return Reached(counters(member).out); }
+  // Publishes this rank's counters, and wakes who sleeps.
+  void PublishIn(uint64_t chunks) { Publish(counters(me()).in, chunks); }
+  void PublishOut(uint64_t chunks) { Publish(counters(me()).out, chunks); }
+
+ private:
+  uint64_t Reached(const std::atomic<uint64_t>& counter) const {
+    const uint64_t value = counter.load(std::memory_order_acquire);
+    const uint64_t base = Stream::Count(position, 0);
+    return value > base ? value - base : 0;
+  }
+  void Publish(std::atomic<uint64_t>& counter, uint64_t chunks) {
+    counter.store(Stream::Count(position, chunks), std::memory_order_release);
+    window->RingAll();
+  }
+};
+
+}  // namespace hvd::collective::window

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Carries out agreed operations of one process set. Who is ready for what was decided above; here only data moves.
+//
+// Completion: a started operation is over when its machine says kDone: then its outputs are written, and neither a peer
+// nor a kernel touches any of its buffers again. Thread safety: call with the progress token.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hvd/base/result.h"
+#include "hvd/base/types.h"
+#include "hvd/collective/machine.h"
+#include "hvd/collective/payload.h"
+#include "hvd/kernel/kernel.h"
+
+namespace hvd::comm {
+
+// One agreed operation as this member sees it. Equal on all members but for the payload and the outputs.
+struct Work {
+  OpKind op = OpKind::kBarrier;
+  DType dtype = DType::kUInt8;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  kernel::Scale scale;
+  int root = -1;  // member index; broadcast
+  // Allreduce: inputs and outputs. Allgather: the input. Broadcast: input on the root, output elsewhere (and on the
+  // root).
+  collective::Payload payload;
+  // Allgather: where the concatenation goes (nullptr: not wanted), and every member's bytes.
+  std::byte* gather_to = nullptr;
+  std::vector<size_t> member_bytes;
+  bool direct = true;  // peers may use arena memory in place; false for an operation that may be given up half-way
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  // Begins `work` at `position`. All members begin the same work at the same positions, in ascending order, each once.
+  // `work` stays the caller's until the machine is done.
+  virtual std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) = 0;
+};
+
+}  // namespace hvd::comm

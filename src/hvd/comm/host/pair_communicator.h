@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Process sets that span hosts, or hosts without shared memory: every member talks to every other over Pairs.
+
+#include "hvd/comm/communicator.h"
+#include "hvd/transport/pair.h"
+
+namespace hvd::comm::host {
+
+struct PairOptions {
+  int process_set = 0;
+  int me = 0;
+  std::vector<transport::Pair*> pairs;  // by member; nullptr for this rank. Not owned
+  std::vector<int> host_sizes;          // members per host, in member order
+  size_t chunk_bytes = 1 << 20;
+};
+
+class PairCommunicator final : public Communicator {
+ public:
+  explicit PairCommunicator(PairOptions options) : options_(std::move(options)) {}
+  std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
+
+ private:
+  PairOptions options_;
+};
+
+}  // namespace hvd::comm::host

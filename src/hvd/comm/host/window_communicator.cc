@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/comm/host/window_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hvd/collective/window/chunked_pull.h"
+#include "hvd/collective/window/chunked_reduce.h"
+#include "hvd/collective/window/one_shot.h"
+
+namespace hvd::comm::host {
+
+using collective::Progress;
+using collective::window::ChunkedPull;
+using collective::window::ChunkedReduce;
+using collective::window::Header;
+using collective::window::kTinyBytes;
+using collective::window::Meeting;
+using collective::window::Place;
+using collective::window::Stream;
+
+namespace {
+
+// From here on it pays to reduce arena memory where it is; below, the copy beside the mark saves a round.
+constexpr size_t kDirectFrom = 8 << 10;
+
+// A position of the log's stream: put the mark, wait for all marks, move the data.
+class MeetMachine final : public collective::Machine {
+ public:
+  MeetMachine(WindowCommunicator* comm, uint64_t position, const Work* work)
+      : comm_(comm), position_(position), work_(work) {}
+
+  Progress Step() override {
+    bool moved = false;
+    if (!published_) {
+      const auto outcome = comm_->Publish(0, position_, 1, 0, *work_);
+      if (outcome == WindowCommunicator::Outcome::kBusy) return Progress::kWaiting;
+      if (outcome == WindowCommunicator::Outcome::kExhausted) return Progress::kFailed;
+      published_ = moved = true;
+    }
+    if (!met_) {
+      waiting_for_ = comm_->Missing(0, position_);
+      if (waiting_for_ >= 0) return moved ? Progress::kMoved : Progress::kWaiting;
+      met_ = true;
+      inner_ = comm_->Begin(position_, work_);
+    }
+    const Progress progress = inner_ == nullptr ? Progress::kDone : inner_->Step();
+    if (progress == Progress::kDone) comm_->Release(position_);
+    return progress;
+  }
+
+  int WaitingFor() const override { return inner_ != nullptr ? inner_->WaitingFor() : waiting_for_; }
+  Error error() const override {
+    return {Code::kResourceExhausted,
+            "no shared memory for staging large tensors; raise HOROVOD_ARENA_BYTES or free memory"};
+  }
+
+ private:
+  WindowCommunicator* comm_;
+  const uint64_t position_;
+  const Work* work_;
+  bool published_ = false;
+  bool met_ = false;
+  int waiting_for_ = -1;
+  std::unique_ptr<collective::Machine> inner_;
+};
+
+}  // namespace
+
+WindowCommunicator::WindowCommunicator(WindowOptions options)
+    : options_(std::move(options)),
+      stream_(options_.stream_memory, static_cast<int>(options_.locals.size()), options_.me, options_.eager_bytes) {}
+
+WindowCommunicator::~WindowCommunicator() {
+  for (std::byte* memory : staging_) {
+    if (memory != nullptr) options_.memory->Free(memory);
+  }
+}
+
+std::unique_ptr<collective::Machine> WindowCommunicator::Start(uint64_t position, const Work* work) {
+  return std::make_unique<MeetMachine>(this, position, work);
+}
+
+bool WindowCommunicator::SlotFree(uint64_t position) {
+  if (position < min_released_ + Stream::kSlots) return true;
+  uint64_t least = released_;
+  for (int m = 0; m < stream_.members(); ++m) {
+    if (m != stream_.me()) least = std::min(least, stream_.released(m).load(std::memory_order_acquire));
+  }
+  min_released_ = least;
+  return position < min_released_ + Stream::kSlots;
+}
+
+WindowCommunicator::Outcome WindowCommunicator::Publish(uint64_t epoch, uint64_t position, uint64_t uid,
+                                                        int64_t first_dim, const Work& work) {
+  if (!SlotFree(position)) return Outcome::kBusy;
+  Header& header = stream_.header(stream_.me(), position);
+  header.place = Place::kNothing;
+  if (uid != 0) {
+    const Outcome outcome = ChoosePlace(position, work, header);
+    if (outcome != Outcome::kPublished) return outcome;
+  }
+  header.uid = uid;
+  header.first_dim = first_dim;
+  header.mark.store(Stream::Mark(epoch, position), std::memory_order_release);
+  options_.window->RingAll();
+  return Outcome::kPublished;
+}
+
+WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, const Work& work, Header& header) {
+  const bool brings = work.op == OpKind::kAllreduce || work.op == OpKind::kAllgather ||
+                      (work.op == OpKind::kBroadcast && work.root == stream_.me());
+  const size_t bytes = work.payload.bytes();
+  if (!brings || bytes == 0) return Outcome::kPublished;
+  const auto& pieces = work.payload.pieces();
+  if (work.direct && pieces.size() == 1 && bytes >= kDirectFrom) {
+    const int64_t in = options_.memory->OffsetOf(pieces[0].in, bytes);
+    int64_t out = in;
+    if (work.op == OpKind::kAllreduce) {
+      out = pieces[0].out == nullptr        ? -1
+            : pieces[0].out == pieces[0].in ? in
+                                            : options_.memory->OffsetOf(pieces[0].out, bytes);
+    }
+    if (in >= 0 && out >= 0) {
+      header.place = Place::kDirect;
+      header.in_offset = static_cast<uint64_t>(in);
+      header.out_offset = static_cast<uint64_t>(out);
+      return Outcome::kPublished;
+    }
+  }
+  if (bytes <= kTinyBytes) {
+    header.place = Place::kTiny;
+    work.payload.Gather(0, bytes, header.tiny);
+    return Outcome::kPublished;
+  }
+  if (bytes <= options_.eager_bytes) {
+    header.place = Place::kInline;
+    work.payload.Gather(0, bytes, stream_.payload(stream_.me(), position));
+    return Outcome::kPublished;
+  }
+  const int lane = static_cast<int>(position % kStagingLanes);
+  if (staging_user_[lane] != 0 && staging_user_[lane] != position + 1) return Outcome::kBusy;
+  if (staging_[lane] == nullptr) staging_[lane] = options_.memory->Allocate(options_.staging.bytes());
+  if (staging_[lane] == nullptr) return Outcome::kExhausted;
+  staging_user_[lane] = position + 1;
+  header.place = Place::kStaged;
+  header.in_offset = static_cast<uint64_t>(options_.memory->OffsetOf(staging_[lane], options_.staging.bytes()));
+  return Outcome::kPublished;
+}
+
+int WindowCommunicator::Missing(uint64_t epoch, uint64_t position) const {
+  const uint64_t mark = Stream::Mark(epoch, position);
+  for (int m = 0; m < stream_.members(); ++m) {
+    if (m != stream_.me() && stream_.header(m, position).mark.load(std::memory_order_acquire) != mark) return m;
+  }
+  return -1;
+}
+
+bool WindowCommunicator::Agreed(uint64_t position) const {
+  const uint64_t uid = stream_.header(stream_.me(), position).uid;
+  if (uid == 0) return false;
+  for (int m = 0; m < stream_.members(); ++m) {
+    if (stream_.header(m, position).uid != uid) return false;
+  }
+  return true;
+}
+
+Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
+  Meeting meeting;
+  meeting.stream = &stream_;
+  meeting.window = options_.window;
+  meeting.locals = options_.locals;
+  meeting.position = position;
+  meeting.staging = options_.staging;
+  return meeting;
+}
+
+std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
+  const Meeting meeting = MeetingAt(position);
+  if (collective::window::AllBesideMarks(meeting)) {
+    FinishBesideMarks(meeting, *work);
+    return nullptr;
+  }
+  if (work->op == OpKind::kAllreduce) {
+    return std::make_unique<ChunkedReduce>(meeting, work->reduce_op, work->dtype, work->scale, &work->payload);
+  }
+  std::vector<ChunkedPull::Source> sources;
+  if (work->op == OpKind::kBroadcast) {
+    const bool copies = work->root != stream_.me() || work->payload.pieces()[0].out != work->payload.pieces()[0].in;
+    sources.push_back({work->root, work->payload.bytes(), copies ? work->payload.pieces()[0].out : nullptr});
+  } else {
+    size_t offset = 0;
+    for (int m = 0; m < stream_.members(); ++m) {
+      sources.push_back({m, work->member_bytes[m], work->gather_to == nullptr ? nullptr : work->gather_to + offset});
+      offset += work->member_bytes[m];
+    }
+  }
+  return std::make_unique<ChunkedPull>(meeting, std::move(sources), &work->payload);
+}
+
+void WindowCommunicator::FinishBesideMarks(const Meeting& meeting, const Work& work) {
+  switch (work.op) {
+    case OpKind::kAllreduce:
+      if (work.payload.pieces().size() > 1) scratch_.resize(std::max(scratch_.size(), work.payload.bytes()));
+      ReduceOneShot(meeting, work.reduce_op, work.dtype, work.scale, work.payload, scratch_.data());
+      return;
+    case OpKind::kBroadcast: {
+      const auto& piece = work.payload.pieces()[0];
+      if (work.root == stream_.me() && piece.out == piece.in) return;
+      CopyOneShot(meeting, work.root, piece.bytes, piece.out);
+      return;
+    }
+    case OpKind::kAllgather: {
+      std::byte* to = work.gather_to;
+      for (int m = 0; to != nullptr && m < stream_.members(); ++m) {
+        CopyOneShot(meeting, m, work.member_bytes[m], to);
+        to += work.member_bytes[m];
+      }
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void WindowCommunicator::Withdraw(uint64_t position) {
+  for (uint64_t& user : staging_user_) {
+    if (user > position) user = 0;
+  }
+}
+
+void WindowCommunicator::Release(uint64_t position) {
+  uint64_t& user = staging_user_[position % kStagingLanes];
+  if (user == position + 1) user = 0;
+  finished_ |= 1u << (position - released_);
+  if ((finished_ & 1) == 0) return;
+  while (finished_ & 1) {
+    finished_ >>= 1;
+    ++released_;
+  }
+  stream_.released(stream_.me()).store(released_, std::memory_order_release);
+  options_.window->RingAll();
+}
+
+}  // namespace hvd::comm::host

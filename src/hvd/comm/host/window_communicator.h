@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Process sets whose members share memory. One stream of positions (collective/window/stream.h); at each position every
+// member puts a mark with a plan's uid and where its data is, and when all marks are there the data moves.
+//
+// Used in two ways. By the log (Start): the position and the uid are agreed beforehand. By announcement (Publish,
+// Missing, Agreed, Begin): a member puts the mark of what it wants next, and if all put the same uid that is the
+// agreement.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hvd/collective/window/meeting.h"
+#include "hvd/collective/window/stream.h"
+#include "hvd/comm/communicator.h"
+#include "hvd/transport/window.h"
+
+namespace hvd::comm::host {
+
+// Arena memory as the communicator needs it; the engine brings the real one.
+class StagingSource {
+ public:
+  virtual ~StagingSource() = default;
+  // Offset of [memory, memory + bytes) in this rank's arena; negative if it is not arena memory.
+  virtual int64_t OffsetOf(const void* memory, size_t bytes) const = 0;
+  virtual std::byte* Allocate(size_t bytes) = 0;  // nullptr: exhausted
+  virtual void Free(std::byte* memory) = 0;
+};
+
+struct WindowOptions {
+  transport::Window* window = nullptr;
+  StagingSource* memory = nullptr;
+  std::vector<int> locals;  // window index of each member
+  int me = 0;
+  std::byte* stream_memory = nullptr;  // collective::window::Stream::Bytes(members, eager_bytes), carved
+  size_t eager_bytes = 64 << 10;       // largest data beside a mark
+  collective::window::Staging staging;
+};
+
+class WindowCommunicator final : public Communicator {
+ public:
+  explicit WindowCommunicator(WindowOptions options);
+  ~WindowCommunicator() override;
+
+  std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
+
+  enum class Outcome {
+    kPublished,
+    kBusy,       // the slot or the staging area of this position is still in use; try again when something moved
+    kExhausted,  // no memory for a staging area
+  };
+  // Puts this member's mark. uid 0 says "not this way": it agrees with nothing.
+  Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work);
+  // A member whose mark is not there yet; -1 if all are.
+  int Missing(uint64_t epoch, uint64_t position) const;
+  // All marks are there: whether they name the same plan.
+  bool Agreed(uint64_t position) const;
+  int64_t FirstDim(int member, uint64_t position) const { return stream_.header(member, position).first_dim; }
+  // All marks are there and agree: moves the data. nullptr: already finished (data beside the marks).
+  std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work);
+  // Marks from `position` on count for nobody: their positions will be published anew, in another epoch.
+  void Withdraw(uint64_t position);
+  // This member is finished with the position, in whichever way.
+  void Release(uint64_t position);
+
+  size_t eager_bytes() const { return options_.eager_bytes; }
+
+ private:
+  static constexpr int kStagingLanes = 2;
+
+  bool SlotFree(uint64_t position);
+  Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
+  collective::window::Meeting MeetingAt(uint64_t position) const;
+  void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
+
+  WindowOptions options_;
+  collective::window::Stream stream_;
+  uint64_t min_released_ = 0;  // over all members, as last seen
+  uint64_t released_ = 0;      // this member's
+  uint32_t finished_ = 0;      // bit i: position released_ + i is finished
+  std::byte* staging_[kStagingLanes] = {};
+  uint64_t staging_user_[kStagingLanes] = {};  // position + 1
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace hvd::comm::host

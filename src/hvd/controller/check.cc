@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/controller/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
+
+#include "hvd/controller/describe.h"
+
+namespace hvd::controller {
+namespace {
+
+using Answer = std::optional<std::string>;
+using OpMask = uint32_t;
+// Prints what one member has.
+using Show = std::function<std::string(const Signature&)>;
+// Whether two members agree.
+using Same = std::function<bool(const Signature&, const Signature&)>;
+
+constexpr OpMask Bit(OpKind op) { return 1u << static_cast<int>(op); }
+constexpr OpMask kAllOps = ~0u;
+constexpr OpMask kReductions = Bit(OpKind::kAllreduce) | Bit(OpKind::kReducescatter);
+constexpr OpMask kGathers = Bit(OpKind::kAllgather) | Bit(OpKind::kAlltoall);
+
+const Signature& First(const Proposal& p) { return p.signatures.front(); }
+
+// The first member that differs from the first one.
+const Signature* Odd(const Proposal& p, const Same& same) {
+  const auto at =
+      std::find_if(p.signatures.begin(), p.signatures.end(), [&](const Signature& s) { return !same(First(p), s); });
+  return at == p.signatures.end() ? nullptr : &*at;
+}
+
+bool SameOp(const Signature& a, const Signature& b) { return a.op == b.op; }
+
+// "... for ALLREDUCE of tensor 'x' in process set 2."
+std::string Where(const Proposal& p) {
+  const std::string op = Odd(p, SameOp) ? "" : fmt::format("{} of ", NameOf(First(p).op));
+  return fmt::format("for {}tensor {} in process set {}.", op, Quote(p.name), p.process_set);
+}
+
+std::string Listing(const Proposal& p, const Show& show) {
+  return fmt::format("{}, {}", DescribeValues(p.ranks, [&](size_t i) { return show(p.signatures[i]); }), Where(p));
+}
+
+// The common form: `key`: One rank `verb` A, but another rank `verb` B: who has what, where.
+std::string Mismatch(const Proposal& p, std::string_view key, std::string_view verb, const Signature& odd,
+                     const Show& show, const Show& list) {
+  return fmt::format("{}: One rank {} {}, but another rank {} {}: {}", key, verb, show(First(p)), verb, show(odd),
+                     Listing(p, list));
+}
+
+Answer Compare(const Proposal& p, std::string_view key, std::string_view verb, const Same& same, const Show& show) {
+  const Signature* odd = Odd(p, same);
+  if (odd == nullptr) return {};
+  return Mismatch(p, key, verb, *odd, show, show);
+}
+
+std::string ShowShape(const Signature& s) { return ToString(s.shape); }
+
+Answer DTypes(const Proposal& p) {
+  return Compare(
+      p, "Mismatched data types", "had type", [](auto& a, auto& b) { return a.dtype == b.dtype; },
+      [](auto& s) { return std::string(NameOf(s.dtype)); });
+}
+
+Answer Ops(const Proposal& p) {
+  return Compare(p, "Mismatched operations", "did an", SameOp, [](auto& s) { return std::string(NameOf(s.op)); });
+}
+
+Answer Shapes(const Proposal& p) {
+  return Compare(
+      p, fmt::format("Mismatched {} tensor shapes", NameOf(First(p).op)), "sent a tensor of shape",
+      [](auto& a, auto& b) { return a.shape == b.shape; }, ShowShape);
+}
+
+Answer Factors(const Proposal& p) {
+  return Compare(
+      p, "Mismatched prescale and/or postscale factors", "had",
+      [](auto& a, auto& b) {
+        return std::bit_cast<uint64_t>(a.prescale) == std::bit_cast<uint64_t>(b.prescale) &&
+               std::bit_cast<uint64_t>(a.postscale) == std::bit_cast<uint64_t>(b.postscale);
+      },
+      [](auto& s) { return fmt::format("prescale {} and postscale {}", s.prescale, s.postscale); });
+}
+
+Answer ReduceOps(const Proposal& p) {
+  return Compare(
+      p, "Mismatched reduction operation", "had op", [](auto& a, auto& b) { return a.reduce_op == b.reduce_op; },
+      [](auto& s) { return fmt::format("{} ({})", static_cast<int>(s.reduce_op), NameOf(s.reduce_op)); });
+}
+
+// Only the first member is asked: a scalar elsewhere is a difference in rank, which the next check reports.
+Answer NotScalar(const Proposal& p) {
+  if (!First(p).shape.empty()) return {};
+  return fmt::format("Process-set rank zero tried to {} a rank-zero tensor: shapes need a first dimension: {}",
+                     NameOf(First(p).op), Listing(p, ShowShape));
+}
+
+Answer SlicesOfEqualShape(const Proposal& p) {
+  const std::string key = fmt::format("Mismatched {} tensor shapes", NameOf(First(p).op));
+  if (const auto *odd = Odd(p, [](auto& a, auto& b) { return a.shape.size() == b.shape.size(); })) {
+    return Mismatch(
+        p, key, "sent a tensor of rank", *odd, [](auto& s) { return fmt::to_string(s.shape.size()); }, ShowShape);
+  }
+  for (size_t dim = 1; dim < First(p).shape.size(); ++dim) {
+    if (const auto *odd = Odd(p, [dim](auto& a, auto& b) { return a.shape[dim] == b.shape[dim]; })) {
+      return Mismatch(
+          p, key, fmt::format("sent a tensor with dimension {} equal to", dim), *odd,
+          [dim](auto& s) { return fmt::to_string(s.shape[dim]); }, ShowShape);
+    }
+  }
+  return {};
+}
+
+Answer Roots(const Proposal& p) {
+  return Compare(
+      p, "Mismatched BROADCAST root ranks", "specified root rank", [](auto& a, auto& b) { return a.root == b.root; },
+      [](auto& s) { return fmt::to_string(s.root); });
+}
+
+Answer Devices(const Proposal& p) {
+  return Compare(
+      p, fmt::format("Mismatched {} CPU/GPU device selection", NameOf(First(p).op)), "specified device",
+      [](auto& a, auto& b) { return a.device == b.device; },
+      [](auto& s) { return s.device == Device::kCpu ? std::string("CPU") : std::string("GPU"); });
+}
+
+struct Row {
+  OpMask applies_to;
+  Answer (*check)(const Proposal&);
+};
+
+// In this order. A row after `Ops` may rely on all members having the same operation.
+constexpr auto kChecks = std::to_array<Row>({
+    {kAllOps, DTypes},
+    {kAllOps, Ops},
+    {kReductions | Bit(OpKind::kBroadcast), Shapes},
+    {kReductions, Factors},
+    {kReductions, ReduceOps},
+    {kGathers | Bit(OpKind::kReducescatter), NotScalar},
+    {kGathers, SlicesOfEqualShape},
+    {Bit(OpKind::kBroadcast), Roots},
+    {kAllOps, Devices},
+});
+
+}  // namespace
+
+Answer FindDisagreement(const Proposal& proposal) {
+  for (const Row& row : kChecks) {
+    if ((row.applies_to & Bit(First(proposal).op)) == 0) continue;
+    if (Answer answer = row.check(proposal)) return answer;
+  }
+  return {};
+}
+
+Answer FindOverflow(const Proposal& where, const Signature& plan, std::span<const int64_t> first_dims) {
+  Signature whole = plan;
+  int64_t rows = 0;
+  bool overflow = false;
+  for (const int64_t dim : first_dims) overflow |= __builtin_add_overflow(rows, dim, &rows);
+  int64_t bytes = static_cast<int64_t>(SizeOf(plan.dtype));
+  whole.shape[0] = rows;
+  for (const int64_t dim : whole.shape) overflow |= __builtin_mul_overflow(bytes, dim, &bytes);
+  if (!overflow) return {};
+  const auto value = [&](size_t i) { return fmt::to_string(first_dims[i]); };
+  return fmt::format(
+      "The result of {} has too many bytes to count: first dimensions: {}, for tensor {} in process set {}.",
+      NameOf(plan.op), DescribeValues(where.ranks, value), Quote(where.name), where.process_set);
+}
+
+}  // namespace hvd::controller

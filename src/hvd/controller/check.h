@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Do all members mean the same operation? A table of checks, run in order; the first that fails is reported. The order
+// and the key words of the messages are those that Horovod's users know.
+//
+// Thread safety: pure functions.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hvd/controller/plan.h"
+
+namespace hvd::controller {
+
+struct Proposal {
+  std::string_view name;
+  int process_set = 0;
+  std::span<const Rank> ranks;            // of the members; global numbers
+  std::span<const Signature> signatures;  // one per member
+};
+
+// A text that names the ranks and their values, or nothing if all agree.
+std::optional<std::string> FindDisagreement(const Proposal& proposal);
+
+// Whether the gathered tensor's bytes can be counted; else the text of the error. first_dims: one per member.
+std::optional<std::string> FindOverflow(const Proposal& where, const Signature& plan,
+                                        std::span<const int64_t> first_dims);
+
+}  // namespace hvd::controller

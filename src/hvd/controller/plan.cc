@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/controller/plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace hvd::controller {
+namespace {
+
+bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+
+bool Reduces(OpKind op) { return op == OpKind::kAllreduce || op == OpKind::kReducescatter; }
+bool HasShape(OpKind op) { return op != OpKind::kBarrier && op != OpKind::kJoin; }
+
+}  // namespace
+
+bool FirstDimIsFree(OpKind op) { return op == OpKind::kAllgather || op == OpKind::kAlltoall; }
+
+int64_t FirstDim(const Signature& signature) {
+  return FirstDimIsFree(signature.op) && !signature.shape.empty() ? signature.shape[0] : 0;
+}
+
+Signature Canonical(Signature signature) {
+  const Signature defaults;
+  if (!Reduces(signature.op)) {
+    signature.reduce_op = defaults.reduce_op;
+    signature.prescale = defaults.prescale;
+    signature.postscale = defaults.postscale;
+  }
+  if (signature.op != OpKind::kBroadcast) signature.root = defaults.root;
+  if (!HasShape(signature.op)) signature.shape.clear();
+  if (FirstDimIsFree(signature.op) && !signature.shape.empty()) signature.shape[0] = 0;
+  return signature;
+}
+
+bool Fits(const Plan& plan, const Signature& signature) {
+  // The same as comparing with Canonical(signature), without the copy: a member asks this for every operation.
+  const Signature& a = plan.signature;
+  const Signature& b = signature;
+  if (a.op != b.op || a.dtype != b.dtype || a.device != b.device) return false;
+  if (Reduces(a.op) &&
+      (a.reduce_op != b.reduce_op || !SameBits(a.prescale, b.prescale) || !SameBits(a.postscale, b.postscale))) {
+    return false;
+  }
+  if (a.op == OpKind::kBroadcast && a.root != b.root) return false;
+  if (!HasShape(a.op)) return true;
+  if (a.shape.size() != b.shape.size()) return false;
+  const size_t from = FirstDimIsFree(a.op) && !a.shape.empty() ? 1 : 0;
+  return std::equal(a.shape.begin() + from, a.shape.end(), b.shape.begin() + from);
+}
+
+int64_t InputBytes(const Signature& signature) {
+  int64_t bytes = static_cast<int64_t>(SizeOf(signature.dtype));
+  for (const int64_t dim : signature.shape) {
+    if (dim == 0) return 0;
+  }
+  for (const int64_t dim : signature.shape) {
+    if (__builtin_mul_overflow(bytes, dim, &bytes)) return std::numeric_limits<int64_t>::max();
+  }
+  return bytes;
+}
+
+}  // namespace hvd::controller

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The words of agreement.
+//
+// request   what one rank wants done with one name: the full description ("cold").
+// plan      a description that all members of a process set agreed on; has a uid that is never used again.
+// ready     a rank's statement that it wants a known plan done once more (hot: a uid and this rank's first dimension).
+// log       the one ordered list of entries per process set. Every member applies it in order; nothing about plans,
+// their
+//           cache, fusion or errors changes but at a log position.
+// member    index into the sorted ranks of the process set.
+//
+// The structs are those that travel; wire/messages.h defines them.
+
+#include <cstdint>
+#include <memory>
+
+#include "hvd/base/result.h"
+#include "hvd/base/types.h"
+#include "hvd/wire/messages.h"
+
+namespace hvd::controller {
+
+using wire::Device;
+using wire::Execution;
+using wire::LogEntry;
+using wire::Plan;
+using wire::Request;
+using wire::Signature;
+
+using PlanPtr = std::shared_ptr<const Plan>;
+
+// Whether members may come with different first dimensions.
+bool FirstDimIsFree(OpKind op);
+// The member's own part of a request: shape[0] where that is free, else 0. Travels with ready.
+int64_t FirstDim(const Signature& signature);
+// The signature as a plan keeps it: fields that the operation does not use have one fixed value, a free first dimension
+// is 0. Two requests of which all checks hold have equal canonical signatures.
+Signature Canonical(Signature signature);
+// Whether a request is for this plan, so that a ready mark says all. Factors are compared bit by bit (NaN equals
+// itself).
+bool Fits(const Plan& plan, const Signature& signature);
+// Bytes of one member's input; saturates at INT64_MAX.
+int64_t InputBytes(const Signature& signature);
+
+}  // namespace hvd::controller

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/controller/sequencer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "hvd/base/log.h"
+#include "hvd/controller/check.h"
+#include "hvd/controller/fusion.h"
+#include "hvd/controller/table.h"
+
+namespace hvd::controller {
+namespace {
+
+// 2^44 plans per process set last 200 days at a million a second, with the cache off.
+constexpr int kUidCounterBits = 44;
+
+void WarnOfEvictionOnce(int64_t capacity) {
+  // Once per job, not per process set.
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true, std::memory_order_relaxed)) return;
+  log::Warning(
+      "The plan cache is full ({} names) and names are being forgotten, which makes their next use slower. If your "
+      "program uses more names than that again and again, set HOROVOD_CACHE_CAPACITY to a larger number.",
+      capacity);
+}
+
+LogEntry Define(const Plan& plan) {
+  LogEntry entry;
+  entry.kind = LogEntry::Kind::kDefine;
+  entry.plan = plan;
+  return entry;
+}
+
+LogEntry Forget(uint64_t uid) {
+  LogEntry entry;
+  entry.kind = LogEntry::Kind::kForget;
+  entry.uid = uid;
+  return entry;
+}
+
+}  // namespace
+
+struct Sequencer::State {
+  // Something that became ready: an execution (plan and execution set) or an error.
+  struct Item {
+    PlanPtr plan;
+    Execution execution;
+    LogEntry error;
+  };
+
+  explicit State(SequencerOptions o) : options(std::move(o)), table(options.members.size(), options.cache_capacity) {}
+
+  bool IsMember(int member) const { return member >= 0 && static_cast<size_t>(member) < options.members.size(); }
+
+  void Contradict(Row* row);
+  void Conclude(Row* row);
+  PlanPtr Agree(Row* row, const Signature& signature);
+  void FailAll(const std::string& name, std::string message);
+
+  const SequencerOptions options;
+  Table table;
+  uint64_t uids = 0;
+  uint64_t now = 0;      // counts calls
+  size_t asked_for = 0;  // rows with a mark
+  // The log since TakeLog.
+  std::vector<LogEntry> defines;
+  std::vector<Item> items;
+  std::vector<uint64_t> forgotten;
+};
+
+// A member wants something else under this name. Those that said ready will see kForget and ask in full; those that
+// asked in full already have their requests kept.
+void Sequencer::State::Contradict(Row* row) {
+  forgotten.push_back(row->plan()->uid);
+  table.Uncache(row);
+  const bool asked = row->asked() > 0;
+  row->DropReadyMarks();
+  if (asked && row->asked() == 0) --asked_for;
+}
+
+// Every member has asked: decide.
+void Sequencer::State::Conclude(Row* row) {
+  const std::string name = row->name();
+  const std::vector<int64_t> first_dims = FirstDimIsFree(row->op()) ? row->FirstDims() : std::vector<int64_t>();
+  const std::vector<Signature> signatures = row->plan() ? std::vector<Signature>() : row->TakeSignatures();
+  row->Clear();
+  --asked_for;
+  const Proposal proposal{name, options.process_set, options.members, signatures};
+  std::optional<std::string> failure;
+  if (!row->plan()) failure = FindDisagreement(proposal);
+  if (!failure && !first_dims.empty()) {
+    failure = FindOverflow(proposal, row->plan() ? row->plan()->signature : signatures.front(), first_dims);
+  }
+  if (failure) {
+    FailAll(name, std::move(*failure));
+  } else {
+    if (row->plan()) table.Touch(row);
+    const PlanPtr plan = row->plan() ? row->plan() : Agree(row, signatures.front());
+    items.push_back({plan, {plan->uid, first_dims}, {}});
+  }
+  table.Release(row);
+}
+
+PlanPtr Sequencer::State::Agree(Row* row, const Signature& signature) {
+  Plan plan;
+  plan.uid = (static_cast<uint64_t>(options.process_set) << kUidCounterBits) | ++uids;
+  plan.name = row->name();
+  plan.signature = Canonical(signature);
+  uint64_t evicted = 0;
+  plan.cached = table.MakeRoom(&evicted);
+  if (evicted != 0) {
+    forgotten.push_back(evicted);
+    WarnOfEvictionOnce(options.cache_capacity);
+  }
+  auto shared = std::make_shared<const Plan>(std::move(plan));
+  if (shared->cached) table.Cache(row, shared);
+  defines.push_back(Define(*shared));
+  return shared;
+}
+
+void Sequencer::State::FailAll(const std::string& name, std::string message) {
+  Item item;
+  item.error.kind = LogEntry::Kind::kError;
+  item.error.name = name;
+  item.error.error = {Code::kFailedPrecondition, std::move(message)};
+  items.push_back(std::move(item));
+}
+
+Sequencer::Sequencer(SequencerOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Sequencer::~Sequencer() = default;
+
+void Sequencer::OnRequest(int member, Request request) {
+  if (!state_->IsMember(member)) return;
+  Row* row = state_->table.ForName(request.name);
+  if (row->plan() && !Fits(*row->plan(), request.signature)) state_->Contradict(row);
+  if (row->asked() == 0) ++state_->asked_for;
+  row->MarkRequest(member, std::move(request.signature), ++state_->now);
+  if (row->complete()) state_->Conclude(row);
+}
+
+void Sequencer::OnReady(int member, uint64_t uid, int64_t first_dim) {
+  if (!state_->IsMember(member)) return;
+  Row* row = state_->table.ForUid(uid);
+  if (row == nullptr) return;
+  if (row->asked() == 0) ++state_->asked_for;
+  row->MarkReady(member, first_dim, ++state_->now);
+  if (row->complete()) state_->Conclude(row);
+}
+
+// Order within one batch: forgotten plans that the batch does not execute, new plans, executions and errors by
+// readiness, forgotten plans that it does execute. So a fused execution may stand before the place where one of its
+// plans was agreed, and no plan is used outside its life.
+std::vector<LogEntry> Sequencer::TakeLog() {
+  State& s = *state_;
+  if (s.items.empty() && s.forgotten.empty()) return {};
+  std::vector<PlanPtr> plans;
+  std::unordered_set<uint64_t> used;
+  for (const State::Item& item : s.items) {
+    plans.push_back(item.plan);
+    if (item.plan) used.insert(item.plan->uid);
+  }
+  const auto late =
+      std::stable_partition(s.forgotten.begin(), s.forgotten.end(), [&](uint64_t uid) { return !used.contains(uid); });
+  std::vector<LogEntry> log;
+  std::transform(s.forgotten.begin(), late, std::back_inserter(log), Forget);
+  std::move(s.defines.begin(), s.defines.end(), std::back_inserter(log));
+  for (const std::vector<size_t>& group : Fuse(plans, s.options.fusion_threshold)) {
+    if (!s.items[group[0]].plan) {
+      log.push_back(std::move(s.items[group[0]].error));
+      continue;
+    }
+    LogEntry& entry = log.emplace_back();
+    entry.kind = LogEntry::Kind::kExecute;
+    for (const size_t i : group) entry.executions.push_back(std::move(s.items[i].execution));
+  }
+  std::transform(late, s.forgotten.end(), std::back_inserter(log), Forget);
+  s.defines.clear();
+  s.items.clear();
+  s.forgotten.clear();
+  return log;
+}
+
+std::vector<Sequencer::Waiting> Sequencer::Pending() const {
+  if (state_->asked_for == 0) return {};  // spares the walk over the cache
+  std::vector<Waiting> pending;
+  for (const Row* row : state_->table.Partial()) pending.push_back({row->name(), row->op(), row->Missing()});
+  return pending;
+}
+
+}  // namespace hvd::controller

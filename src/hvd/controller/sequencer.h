@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Decides what a process set does next: collects requests and ready marks of all members, checks that they agree,
+// remembers agreed plans, fuses what is ready together, and appends the outcome to the log. One member (the lowest
+// rank) runs it.
+//
+// Pure: no threads, no sockets, no clock but the times passed in; a function of the order of calls.
+// Thread safety: none; call with the progress token.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hvd/controller/plan.h"
+
+namespace hvd::controller {
+
+struct SequencerOptions {
+  int process_set = 0;
+  std::vector<Rank> members;  // sorted global ranks
+  int64_t cache_capacity = 1024;
+  int64_t fusion_threshold = 128 << 20;
+};
+
+class Sequencer {
+ public:
+  explicit Sequencer(SequencerOptions options);
+  ~Sequencer();
+
+  // A member describes an operation in full. If the name has a cached plan with an equal signature this counts as
+  // OnReady; with a different one the plan is forgotten first.
+  void OnRequest(int member, Request request);
+  // A member wants a known plan again. A uid that is not cached (forgotten meanwhile) is ignored: the member will see
+  // kForget in the log and send a request.
+  void OnReady(int member, uint64_t uid, int64_t first_dim);
+  // The entries that the calls so far produced, in log order; fused as far as they are ready. Clears.
+  std::vector<LogEntry> TakeLog();
+
+  // Names that some members asked for and others have not, with the members missing. For the stall report.
+  struct Waiting {
+    std::string name;
+    OpKind op;
+    std::vector<int> missing;
+  };
+  std::vector<Waiting> Pending() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hvd::controller

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/transport/inproc/window.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+#include "hvd/transport/shm/board_window.h"
+#include "hvd/transport/shm/fork.h"
+#include "hvd/transport/shm/segment.h"
+
+namespace hvd::transport::inproc {
+
+using shm::Board;
+using shm::Fd;
+using shm::Mapping;
+
+namespace {
+
+constexpr uint64_t kControlBytes = uint64_t{1} << 30;  // address space; memory comes with use
+
+struct Seat {
+  Board* board = nullptr;
+  std::function<void()> on_change;
+  Fd doorbell;  // our own copy: a loop may end while a peer rings
+};
+
+}  // namespace
+
+struct Group::Shared {
+  std::vector<Rank> ranks;
+  Mapping control;
+  std::byte* board = nullptr;
+  uint64_t board_bytes = 0;
+
+  std::recursive_mutex mutex;  // an on_change may revoke
+  std::condition_variable_any all_here;
+  std::vector<Seat> seats;
+  size_t seated = 0;
+
+  // Seats stay until the group ends, so a doorbell in a peer's board is never closed too early.
+  void Tell();
+};
+
+void Group::Shared::Tell() {
+  // Under the lock, so that nobody is called once its window is gone.
+  const std::lock_guard lock(mutex);
+  bool flooded = false;
+  for (const Seat& seat : seats) {
+    if (seat.board != nullptr && !std::exchange(flooded, true)) seat.board->Flood();  // any view knows all doorbells
+    if (seat.on_change) seat.on_change();
+  }
+}
+
+Group::Group(std::vector<Rank> ranks, uint64_t generation) : shared_(std::make_unique<Shared>()) {
+  const int count = static_cast<int>(ranks.size());
+  shared_->ranks = std::move(ranks);
+  shared_->seats.resize(shared_->ranks.size());
+  shared_->board_bytes = shm::RoundUp(Board::Bytes(count), shm::kCarveAlign);
+  if (auto map = Mapping::Create(-1, kControlBytes); map) {
+    shared_->control = std::move(*map);
+    shared_->board = shared_->control.data();
+    if (!Board::Format(shared_->board, shared_->ranks, generation)) shared_->board = nullptr;
+  }
+}
+
+Group::Group(int count, uint64_t generation)
+    : Group(
+          [count] {
+            std::vector<Rank> ranks(static_cast<size_t>(count));
+            std::iota(ranks.begin(), ranks.end(), 0);
+            return ranks;
+          }(),
+          generation) {}
+
+Group::~Group() = default;
+
+std::shared_ptr<Group> Group::Named(const std::string& name, const std::vector<Rank>& ranks, uint64_t generation) {
+  static auto* const mutex = new std::mutex;
+  static auto* const groups = new std::map<std::string, std::weak_ptr<Group>>;
+  const std::lock_guard lock(*mutex);
+  std::erase_if(*groups, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Group>& place = (*groups)[fmt::format("{}/{}", name, generation)];
+  std::shared_ptr<Group> group = place.lock();
+  if (group == nullptr) place = group = std::make_shared<Group>(ranks, generation);
+  return group;
+}
+
+void Group::SimulateDeath(int local) {
+  Board board(shared_->board, static_cast<int>(shared_->ranks.size()), local, ::getpid());
+  board.SetCause({.kind = Cause::kDied, .rank = board.rank(local), .detail = 0, .pid = ::getpid()});
+  if (board.SetState(local, PeerState::kDead)) shared_->Tell();
+}
+
+namespace {
+
+class ThreadWindow final : public shm::BoardWindow {
+ public:
+  ThreadWindow(const WindowOptions& options)
+      : BoardWindow(options.group->shared().board, static_cast<int>(options.group->shared().ranks.size()),
+                    options.local, ::getpid()),
+        group_(options.group),
+        arena_(options.arena != nullptr ? *options.arena : shm::Arena::Process()),
+        used_(group_->shared().board_bytes) {
+    Group::Shared& shared = group_->shared();
+    const std::lock_guard lock(shared.mutex);
+    Seat& mine = shared.seats[static_cast<size_t>(options.local)];
+    mine.board = &board_;
+    mine.on_change = options.on_change;
+    if (options.doorbell >= 0) mine.doorbell = Fd(::fcntl(options.doorbell, F_DUPFD_CLOEXEC, 0));
+    // Everyone learns everyone's doorbell, whoever comes first.
+    for (size_t i = 0; i < shared.seats.size(); ++i) {
+      board_.SetBell(static_cast<int>(i), shared.seats[i].doorbell.get());
+      if (shared.seats[i].board != nullptr) shared.seats[i].board->SetBell(options.local, mine.doorbell.get());
+    }
+    if (++shared.seated == shared.seats.size()) shared.all_here.notify_all();
+  }
+
+  ~ThreadWindow() override {
+    SayGoodbye();
+    const std::lock_guard lock(group_->shared().mutex);
+    Seat& mine = group_->shared().seats[static_cast<size_t>(local())];
+    mine.board = nullptr;
+    mine.on_change = nullptr;
+  }
+
+  Result<std::byte*> Carve(size_t bytes) override {
+    const uint64_t rounded = shm::RoundUp(bytes, shm::kCarveAlign);
+    if (rounded > group_->shared().control.bytes() - used_) {
+      return Fail(Code::kResourceExhausted, "the control segment has no room for {} more bytes", bytes);
+    }
+    used_ += rounded;
+    return group_->shared().control.data() + used_ - rounded;
+  }
+
+  std::byte* PeerArena(int, uint64_t offset) override {
+    return offset < arena_.capacity() ? arena_.base() + offset : nullptr;
+  }
+
+  // A thread cannot be killed; the fence takes its token away all the same.
+  void Kill(int local) override {
+    board_.SetLost(local);
+    if (board_.SetState(local, PeerState::kDead)) Tell();
+  }
+
+ private:
+  void Tell() override { group_->shared().Tell(); }
+
+  const std::shared_ptr<Group> group_;
+  shm::Arena& arena_;
+  uint64_t used_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options) {
+  Group::Shared& shared = options.group->shared();
+  if (shared.board == nullptr) return Fail(Code::kResourceExhausted, "no memory for the control segment");
+  if (options.local < 0 || options.local >= std::ssize(shared.ranks)) {
+    return Fail(Code::kInvalidArgument, "local rank {} of {}", options.local, shared.ranks.size());
+  }
+  auto window = std::make_unique<ThreadWindow>(options);
+  std::unique_lock lock(shared.mutex);
+  const auto all = [&shared] { return shared.seated >= shared.seats.size(); };
+  while (options.wait_for_all && !all()) {
+    if (options.deadline == Time::max()) {
+      shared.all_here.wait(lock);
+    } else if (shared.all_here.wait_until(lock, options.deadline) == std::cv_status::timeout && !all()) {
+      lock.unlock();
+      return Fail(Code::kDeadlineExceeded, "{} of {} ranks of this process did not join in time",
+                  shared.seats.size() - shared.seated, shared.seats.size());
+    }
+  }
+  lock.unlock();
+  return std::unique_ptr<Window>(std::move(window));
+}
+
+std::unique_ptr<Window> CreateWindow(std::shared_ptr<Group> group, int local, int doorbell,
+                                     std::function<void()> on_change) {
+  auto window = CreateWindow({.group = std::move(group),
+                              .local = local,
+                              .doorbell = doorbell,
+                              .on_change = std::move(on_change),
+                              .wait_for_all = false});
+  return window ? std::move(*window) : nullptr;
+}
+
+}  // namespace hvd::transport::inproc

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Memory that local peers can map: one sparse memfd per process, handed out in reference-counted *extents*.
+//
+// An extent is committed before it is handed out, so touching it cannot end in SIGBUS; it is zeroed; it starts at a
+// multiple of 64 bytes (of a page from 64 KiB, of 2 MiB from 4 MiB). Below 64 KiB extents come from slabs by size class
+// and stay committed; freed extents of 1 MiB and more go back to the system at once.
+// Where memfd is not to be had the arena works as private memory, and shareable() is false.
+//
+// Thread safety: everything. In a forked child Contains, AddRef and Release work, Allocate fails, and nothing is ever
+// given back to the system: the memory is still the parent's. Lifetime: the process's arena lives until the process
+// ends, longer than any engine.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hvd/base/result.h"
+#include "hvd/transport/shm/fork.h"
+#include "hvd/transport/shm/memory.h"
+#include "hvd/transport/shm/spans.h"
+
+namespace hvd::transport::shm {
+
+class Arena {
+ public:
+  struct Options {
+    uint64_t capacity = 0;      // address space and first budget; 0: half of the machine's memory
+    bool private_only = false;  // as if there were no memfd
+  };
+
+  // The one of this process. `capacity` counts in the first call only.
+  static Arena& Process(uint64_t capacity = 0);
+
+  explicit Arena(Options options);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // A new extent with one reference. kResourceExhausted: over the budget, or the machine has no memory.
+  Result<std::byte*> Allocate(size_t bytes);
+  // One reference more or less for the extent that `ptr` points into. False if it points into none.
+  bool AddRef(const void* ptr);
+  bool Release(const void* ptr);
+  // The offset of [ptr, ptr + bytes) if it lies inside one extent, else -1. Two compares for memory outside the arena.
+  int64_t Contains(const void* ptr, size_t bytes) const;
+  // Contains and AddRef in one: what an operation does with its buffers.
+  int64_t Pin(const void* ptr, size_t bytes);
+
+  bool shareable() const { return file_fd_ >= 0; }
+  // Why not; empty if shareable.
+  const std::string& why() const { return why_; }
+  int fd() const { return file_.get(); }
+  std::byte* base() const { return map_.data(); }
+  uint64_t capacity() const { return map_.bytes(); }
+
+  void SetBudget(uint64_t bytes) { budget_.store(bytes, std::memory_order_relaxed); }
+  uint64_t committed() const { return committed_.load(std::memory_order_relaxed); }
+  size_t extents() const;
+
+ private:
+  struct Extent {
+    uint64_t bytes;
+    uint32_t references;
+    uint8_t size_class;  // kNoClass for one with its own span
+  };
+  using Extents = std::map<uint64_t, Extent>;
+  static constexpr int kClasses = 38;
+  static constexpr uint8_t kNoClass = 255;
+
+  Extents::iterator Find(const void* ptr, size_t bytes);
+  bool Outside(const void* ptr) const {
+    return reinterpret_cast<uintptr_t>(ptr) - reinterpret_cast<uintptr_t>(map_.data()) >= map_.bytes();
+  }
+  Result<std::byte*> AllocateSmall(size_t bytes);
+  Result<std::byte*> AllocateSpan(size_t bytes);
+  // A committed, zeroed range, or why not. Called without the lock: committing 1 GiB takes a while.
+  Result<uint64_t> TakeSpan(uint64_t bytes, uint64_t align);
+  void GiveSpan(uint64_t offset, uint64_t bytes);
+  void FlushCache();
+  Status CommitRange(uint64_t offset, uint64_t bytes);
+  bool Charge(uint64_t bytes);
+
+  Fd file_;
+  int file_fd_ = -1;
+  std::string why_;
+  Mapping map_;
+  const unsigned epoch_;
+  std::atomic<uint64_t> budget_{0};
+  std::atomic<uint64_t> committed_{0};
+
+  mutable std::mutex mutex_;
+  Extents extents_;
+  Spans spans_{0};
+  std::array<std::vector<uint64_t>, kClasses> free_;  // small blocks by class
+  std::map<uint64_t, std::vector<uint64_t>> cached_;  // committed spans below kPunch, by bytes
+  uint64_t cached_bytes_ = 0;
+  ForkLock fork_lock_{mutex_};
+};
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The board: a few words per rank in memory that all local ranks share, on which life and death are written.
+//
+// Words:
+//   life     the robust futex word of a rank: the thread id of its watcher. The kernel writes FUTEX_OWNER_DIED into it
+//   when
+//            that thread dies by any road.
+//   state    alive, left (it said goodbye) or dead. Leaves `alive` once.
+//   cause    the first reason for which the generation ended; one 64-bit word, so that it is written whole or not at
+//   all. changes  counts changes of any of these; watchers of all ranks sleep on it. token    the right of a rank to
+//   store into its peers' memory: a robust mutex. taken    set by peers before they try to lock a lost rank's token;
+//   whoever locks a token that was taken gives it back. fenced   a lost rank's token was locked by a peer after `taken`
+//   was set: it can never store again.
+//
+// Thread safety: everything. What is marked [signal] may be called from a signal handler.
+// Lifetime: memory and doorbells outlive the Board; a Board is one rank's view.
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "hvd/base/result.h"
+#include "hvd/base/types.h"
+#include "hvd/transport/shm/futex.h"
+#include "hvd/transport/window.h"
+
+namespace hvd::transport::shm {
+
+class Board {
+ public:
+  static constexpr int kMaxRanks = 256;
+
+  static size_t Bytes(int count);
+  // Writes an empty board into zeroed memory; by one rank, before the others see it.
+  static Status Format(std::byte* memory, std::span<const Rank> ranks, uint64_t generation);
+  // Whether this is a board of that shape.
+  static Status Check(const std::byte* memory, std::span<const Rank> ranks, uint64_t generation);
+
+  Board(std::byte* memory, int count, int self, int pid);
+
+  int count() const { return count_; }
+  int self() const { return self_; }
+  int pid(int local) const { return cell(local).pid.load(std::memory_order_acquire); }
+  Rank rank(int local) const { return cell(local).rank; }
+  void Blame(Rank rank) { cell(self_).blamed.store(rank + 1, std::memory_order_release); }
+  Rank blamed(int local) const { return cell(local).blamed.load(std::memory_order_acquire) - 1; }
+
+  // --- doorbells ---
+  void SetBell(int local, int fd) { bells_[local].store(fd, std::memory_order_release); }
+  void Ring(int local);
+  void RingAll();
+  void Listen(bool listens);
+  void BeginSleep();
+  void EndSleep();
+
+  // --- life and death ---
+  FutexWord& life(int local) { return cell(local).life; }
+  FutexWord& changes() { return head_->changes; }
+  PeerState state(int local) const { return PeerState(cell(local).state.load(std::memory_order_acquire)); }
+  // [signal] False if the rank had left `alive` before.
+  bool SetState(int local, PeerState state);
+  bool revoked() const { return head_->cause.load(std::memory_order_relaxed) != 0; }
+  Cause cause() const;
+  // [signal] Writes the cause if there is none; tells nobody.
+  bool SetCause(const Cause& cause);
+  // [signal] Tells every rank, asleep or not, that something changed: its watcher and its loop.
+  void Flood();
+  bool quiesced(int local) const { return cell(local).quiesced.load(std::memory_order_acquire) != 0; }
+  // [signal]
+  void SetQuiesced() { cell(self_).quiesced.store(1, std::memory_order_release); }
+  void Beat();
+  uint64_t beat(int local) const { return cell(local).beat.load(std::memory_order_relaxed); }
+
+  // --- token and fence ---
+  bool TryLockToken();
+  bool LockToken();
+  void UnlockToken();
+  // [signal] Whether the calling thread holds this rank's token.
+  bool HoldsToken() const;
+  // Declares the rank lost: from now on it may be fenced although it seems alive. It is asked to end itself.
+  void SetLost(int local) { cell(local).lost.store(1, std::memory_order_release); }
+  bool lost(int local) const { return cell(local).lost.load(std::memory_order_acquire) != 0; }
+  // Tries to fence a rank that is dead or lost; true once it is. Never waits.
+  bool Fence(int local);
+  void SetFenced(int local) { cell(local).fenced.store(1, std::memory_order_release); }
+  bool fenced(int local) const { return cell(local).fenced.load(std::memory_order_acquire) != 0; }
+  // The futex word inside the token's mutex, for a watcher that waits for its owner's death.
+  FutexWord& token_word(int local);
+
+ private:
+  struct alignas(128) Head {
+    uint64_t magic;
+    uint64_t generation;
+    int32_t count;
+    alignas(128) std::atomic<uint64_t> cause;
+    FutexWord changes;
+    // One bit per rank, so that "does anybody sleep" is one load for 64 ranks.
+    alignas(128) std::atomic<uint64_t> sleeping[kMaxRanks / 64];
+    alignas(128) std::atomic<uint64_t> listening[kMaxRanks / 64];
+  };
+  struct alignas(128) Cell {
+    FutexWord life;
+    std::atomic<uint32_t> state, quiesced, taken, fenced, lost;
+    std::atomic<int32_t> blamed;  // rank + 1; 0: nobody
+    std::atomic<int32_t> pid;
+    int32_t rank;
+    alignas(128) std::atomic<uint64_t> beat;
+    alignas(128) pthread_mutex_t token;
+  };
+
+  Cell& cell(int local) { return cells_[local]; }
+  const Cell& cell(int local) const { return cells_[local]; }
+  // [signal]
+  void WriteBell(int local);
+  bool Entered(int lock_result);
+
+  Head* const head_;
+  Cell* const cells_;
+  const int count_;
+  const int self_;
+  const std::unique_ptr<std::atomic<int>[]> bells_;
+};
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/transport/shm/crash_signals.h"
+
+#include <sched.h>
+#include <signal.h>
+
+#include <array>
+#include <mutex>
+
+#include "hvd/transport/shm/fork.h"
+
+namespace hvd::transport::shm {
+namespace {
+
+constexpr std::array<int, 5> kSignals{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+
+struct Slot {
+  std::atomic<Board*> board{nullptr};
+  std::atomic<int> pid{0};  // who registered it; a forked child inherits the table
+};
+
+std::array<Slot, 64> g_slots;
+std::atomic<int> g_telling{0};  // handlers that look at boards now
+std::mutex g_mutex;
+int g_registered = 0;
+std::array<bool, kSignals.size()> g_installed{};
+
+void Tell(Board& board, int signo, int pid) {
+  const int self = board.self();
+  if (board.state(self) != PeerState::kAlive) return;
+  board.SetCause({.kind = Cause::kSignal, .rank = board.rank(self), .detail = signo, .pid = pid});
+  board.SetState(self, PeerState::kDead);
+  // The thread that crashed stores nothing any more; if it is the token's, nobody here does.
+  if (board.HoldsToken()) board.SetQuiesced();
+  board.Flood();
+}
+
+void Handle(int signo, siginfo_t* info, void*) {
+  const int saved_errno = errno;
+  const auto pid = static_cast<int>(::syscall(SYS_getpid));
+  g_telling.fetch_add(1, std::memory_order_seq_cst);
+  for (Slot& slot : g_slots) {
+    Board* const board = slot.board.load(std::memory_order_seq_cst);
+    if (board != nullptr && slot.pid.load(std::memory_order_relaxed) == pid) Tell(*board, signo, pid);
+  }
+  g_telling.fetch_sub(1, std::memory_order_seq_cst);
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(signo, &action, nullptr);
+  // Blocked until this handler returns, then fatal, with the registers of the crash.
+  if (::syscall(SYS_rt_tgsigqueueinfo, pid, ::syscall(SYS_gettid), signo, info) != 0) ::raise(signo);
+  errno = saved_errno;
+}
+
+void Install() {
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction old {};
+    if (::sigaction(kSignals[i], nullptr, &old) != 0) continue;
+    if ((old.sa_flags & SA_SIGINFO) != 0 || old.sa_handler != SIG_DFL) continue;
+    struct sigaction action {};
+    action.sa_sigaction = &Handle;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    g_installed[i] = ::sigaction(kSignals[i], &action, nullptr) == 0;
+  }
+}
+
+void Uninstall() {
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    if (!std::exchange(g_installed[i], false)) continue;
+    struct sigaction now {};
+    if (::sigaction(kSignals[i], nullptr, &now) != 0) continue;
+    // A handler that was put over ours may still call it; then it finds no board and only dies.
+    if ((now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != &Handle) continue;
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+}  // namespace
+
+CrashNotice::CrashNotice(Board& board) {
+  static std::atomic<ForkLock*> fork_lock{new ForkLock(g_mutex)};  // never destroyed, as the mutex is not
+  fork_lock.load(std::memory_order_relaxed);
+  const std::lock_guard lock(g_mutex);
+  for (size_t i = 0; i < g_slots.size() && slot_ < 0; ++i) {
+    if (g_slots[i].board.load(std::memory_order_relaxed) != nullptr) continue;
+    slot_ = static_cast<int>(i);
+    g_slots[i].pid.store(::getpid(), std::memory_order_relaxed);
+    g_slots[i].board.store(&board, std::memory_order_seq_cst);
+  }
+  if (g_registered++ == 0) Install();
+}
+
+CrashNotice::~CrashNotice() {
+  const std::lock_guard lock(g_mutex);
+  if (slot_ >= 0) g_slots[static_cast<size_t>(slot_)].board.store(nullptr, std::memory_order_seq_cst);
+  // A handler that runs now in another thread may still use the board; it takes microseconds, then the process dies.
+  while (g_telling.load(std::memory_order_seq_cst) != 0) ::sched_yield();
+  if (--g_registered == 0) Uninstall();
+}
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Handlers for SEGV, BUS, ILL, FPE and ABRT that tell the local peers before the process dies of the signal: writing a
+// core takes seconds, and until then no robust word says anything.
+//
+// They are installed with the first registration, only where the action is the default one, and removed with the last.
+// After telling, the default action is restored and the signal raised again with its own siginfo, so exit status and
+// core are what they would have been.
+//
+// Thread safety: everything. A forked child's crash tells nobody.
+
+#include "hvd/transport/shm/board.h"
+
+namespace hvd::transport::shm {
+
+// One registered board, until it is destroyed. At most 64 at a time; more are not told.
+class CrashNotice {
+ public:
+  explicit CrashNotice(Board& board);
+  ~CrashNotice();
+  CrashNotice(const CrashNotice&) = delete;
+  CrashNotice& operator=(const CrashNotice&) = delete;
+
+ private:
+  int slot_ = -1;
+};
+
+}  // namespace hvd::transport::shm
