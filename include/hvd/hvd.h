@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HVD_HVD_H_
+#define HVD_HVD_H_
+/*
+ * The C ABI of libhvd: the only promise this library makes to programs and bindings.
+ *
+ * Versioning: structs start with their size (`struct_size`, set it to sizeof); new fields are added at the end, never
+ * removed, and a caller compiled against an older header keeps working. HVD_ABI_VERSION changes only when that breaks.
+ * Status: every function that can fail returns HVD_OK (0) or a code below; the text of this thread's last failure is
+ * hvd_last_error(). No function throws, prints or exits.
+ * Context: `ctx` names an engine. NULL is the process-wide one, which bindings of all frameworks share.
+ * Thread safety: unless said otherwise every function may be called from any thread at any time.
+ * Forked children: every call but hvd_free returns HVD_FAILED_PRECONDITION there, before any lock is taken.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HVD_ABI_VERSION 1
+#if defined(HVD_BUILDING)
+#define HVD_API __attribute__((visibility("default")))
+#else
+#define HVD_API
+#endif
+
+/* Status codes; numbers of absl::StatusCode. */
+enum {
+  HVD_OK = 0,
+  HVD_UNKNOWN = 2, /* a peer was lost or left, the engine was shut down: text begins "Horovod has been shut down" */
+  HVD_INVALID_ARGUMENT = 3,  /* this call's arguments are wrong */
+  HVD_DEADLINE_EXCEEDED = 4, /* a time-out that the caller set ran out */
+  HVD_NOT_FOUND = 5,
+  HVD_PERMISSION_DENIED = 7,
+  HVD_RESOURCE_EXHAUSTED = 8,
+  HVD_FAILED_PRECONDITION = 9, /* not initialised, or the ranks disagree about an operation */
+  HVD_ABORTED = 10,
+  HVD_UNIMPLEMENTED = 12,
+  HVD_INTERNAL = 13,
+  HVD_IN_PROGRESS = 100 /* not an error: the operation is not finished yet */
+};
+
+/* Element types. */
+enum {
+  HVD_UINT8 = 0,
+  HVD_INT8 = 1,
+  HVD_UINT16 = 2,
+  HVD_INT16 = 3,
+  HVD_INT32 = 4,
+  HVD_INT64 = 5,
+  HVD_FLOAT16 = 6,
+  HVD_FLOAT32 = 7,
+  HVD_FLOAT64 = 8,
+  HVD_BOOL = 9,
+  HVD_BFLOAT16 = 10
+};
+
+/* Reductions. */
+enum { HVD_AVERAGE = 0, HVD_SUM = 1, HVD_ADASUM = 2, HVD_MIN = 3, HVD_MAX = 4, HVD_PRODUCT = 5 };
+
+/* Operations. */
+enum {
+  HVD_ALLREDUCE = 0,
+  HVD_ALLGATHER = 1,
+  HVD_BROADCAST = 2,
+  HVD_BARRIER = 3,
+  HVD_ALLTOALL = 4,
+  HVD_REDUCESCATTER = 5,
+  HVD_JOIN = 6
+};
+
+/* Where memory is. */
+enum { HVD_CPU = 0, HVD_CUDA = 1 };
+
+typedef struct hvd_context hvd_context;
+/* Identifies an operation in flight; never 0; a handle of an earlier init fails, it never crashes. */
+typedef uint64_t hvd_handle;
+
+typedef struct hvd_buffer {
+  void* data;
+  uint64_t bytes;
+  int32_t device_type; /* HVD_CPU; HVD_CUDA is answered HVD_UNIMPLEMENTED for now */
+  int32_t device_id;
+} hvd_buffer;
+
+/* Gives memory for an output whose size only the collective knows (allgather). Returns NULL to refuse. Called once per
+ * operation on the completion thread or on the thread inside hvd_run, never while the engine holds a lock of its own.
+ */
+typedef void* (*hvd_alloc_fn)(void* arg, uint64_t bytes, const int64_t* shape, int32_t ndim);
+/* Called once when the operation is over, on the completion thread. It may wait, and may call any function of this
+ * file. */
+typedef void (*hvd_done_fn)(void* arg, hvd_handle handle, int32_t status, const char* message);
+
+typedef struct hvd_request {
+  size_t struct_size;
+  int32_t op; /* HVD_ALLREDUCE ... */
+  int32_t dtype;
+  int32_t reduce_op;    /* allreduce */
+  int32_t root_rank;    /* broadcast; a global rank */
+  int32_t process_set;  /* 0: all ranks */
+  int32_t ndim;         /* of the input; 0: a scalar */
+  const int64_t* shape; /* copied */
+  const char* name;     /* UTF-8, copied; equal on all ranks. NULL where `prepared` is given */
+  uint64_t prepared;    /* an id from hvd_prepare, or 0 */
+  double prescale;      /* 1.0 */
+  double postscale;     /* 1.0 */
+  hvd_buffer input;     /* stays the caller's; unchanged and valid until the operation is over */
+  hvd_buffer output;    /* may equal input (in place). data NULL: see `alloc`; allgather only */
+  hvd_alloc_fn
+      alloc; /* for an output of unknown size; NULL with output.data NULL: the engine keeps it, see hvd_output */
+  void* alloc_arg;
+  void* stream;      /* device stream on which the input becomes ready; NULL on the CPU */
+  void* ready_event; /* device event after which the input is ready; NULL on the CPU */
+  hvd_done_fn done;  /* optional */
+  void* done_arg;
+  double timeout_s;      /* > 0: fail with HVD_DEADLINE_EXCEEDED if some rank has not submitted by then. 0:
+                            HOROVOD_OP_TIMEOUT_SECONDS */
+  const int32_t* splits; /* alltoall */
+  int32_t nsplits;
+  int32_t flags; /* 0 */
+} hvd_request;
+
+typedef struct hvd_output {
+  size_t struct_size;
+  void* data; /* the output's memory, wherever it came from */
+  uint64_t bytes;
+  const int64_t* shape; /* valid until hvd_release */
+  int32_t ndim;
+  int32_t engine_owned; /* 1: data is arena memory that lives until hvd_free(data); hvd_release does not end it */
+} hvd_output;
+
+typedef struct hvd_init_options {
+  size_t struct_size;
+  int32_t rank;           /* -1: from HOROVOD_RANK, ... ; with nothing set: a job of size 1 */
+  int32_t size;           /* -1: likewise */
+  const char* host_id;    /* NULL: HOROVOD_HOSTNAME, else found */
+  const char* rendezvous; /* NULL: HOROVOD_RENDEZVOUS_ADDR. "host:port", "[v6]:port", "file:///folder" or "memory:NAME"
+                             (ranks that are threads of this process) */
+  const char* token_file; /* NULL: HOROVOD_TOKEN_FILE */
+  int32_t generation;     /* -1: HOROVOD_GENERATION */
+  double timeout_s;       /* 0: HOROVOD_START_TIMEOUT */
+  int32_t process_set_count; /* process sets 1, 2, ... ; the same on every rank */
+  const int32_t* process_set_sizes;
+  const int32_t* process_set_ranks; /* all sets' global ranks, one after the other */
+  int32_t flags;                    /* HVD_INIT_* */
+} hvd_init_options;
+enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1 };
+
+/* ---- library -------------------------------------------------------------------------------------------------------
+ */
+
+HVD_API int hvd_abi_version(void);
+/* "0.30.0". Static. */
+HVD_API const char* hvd_version(void);
+/* Text of the last failure of a call on this thread; "" if none. Valid until this thread's next call. Names rank,
+ * operation, tensor and what to do. */
+HVD_API const char* hvd_last_error(void);
+/* Markdown table of the HOROVOD_* variables. Static. */
+HVD_API const char* hvd_describe_config(void);
+
+/* ---- life cycle ----------------------------------------------------------------------------------------------------
+ */
+
+/* Sets *options to defaults. */
+HVD_API void hvd_init_options_default(hvd_init_options* options);
+/* Joins the job and blocks, at most options->timeout_s, until every rank has. `options` may be NULL. With ctx == NULL
+ * the process-wide engine is made; if it exists already, this does nothing and succeeds. Otherwise *ctx receives a new
+ * engine that the caller ends with hvd_shutdown. */
+HVD_API int hvd_init(const hvd_init_options* options, hvd_context** ctx);
+/* Says goodbye to the peers and ends the engine: pending operations fail with HVD_UNKNOWN. Frees ctx. Succeeds when
+ * there is nothing to end. Memory from hvd_alloc and handed-out outputs stay valid. */
+HVD_API int hvd_shutdown(hvd_context* ctx);
+HVD_API int hvd_is_initialized(hvd_context* ctx);
+/* HVD_OK while the engine works; HVD_UNKNOWN once its generation is revoked (a peer was lost or left): then every
+ * operation fails, hvd_last_error() has the first cause, and only shutdown and a new init help. */
+HVD_API int hvd_health(hvd_context* ctx);
+
+enum {
+  HVD_RANK = 0,
+  HVD_SIZE = 1,
+  HVD_LOCAL_RANK = 2,
+  HVD_LOCAL_SIZE = 3,
+  HVD_CROSS_RANK = 4,
+  HVD_CROSS_SIZE = 5,
+  HVD_IS_HOMOGENEOUS = 6,
+  HVD_GENERATION = 7,
+  HVD_PEERS_BY_SHM = 8
+};
+/* *value receives the property. HVD_FAILED_PRECONDITION before init. */
+HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value);
+
+/* ---- process sets --------------------------------------------------------------------------------------------------
+ */
+
+/* Number of process sets, the global one included. */
+HVD_API int hvd_process_set_count(hvd_context* ctx, int32_t* count);
+/* Writes at most `capacity` ids in ascending order to ids, and their number to *count. */
+HVD_API int hvd_process_set_ids(hvd_context* ctx, int32_t* ids, int32_t capacity, int32_t* count);
+/* Writes at most `capacity` global ranks to ranks, and the set's size to *size. HVD_INVALID_ARGUMENT: no such set. */
+HVD_API int hvd_process_set_ranks(hvd_context* ctx, int32_t id, int32_t* ranks, int32_t capacity, int32_t* size);
+
+/* ---- operations ----------------------------------------------------------------------------------------------------
+ */
+
+HVD_API void hvd_request_default(hvd_request* request);
+/* Registers everything about a request but its buffers, and gives an id for hvd_request.prepared: saves the name's
+ * look-up for callers that repeat. Ids end with the engine. */
+HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* id);
+/* Starts an operation and returns at once. Every successful submit owes one hvd_release. */
+HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle* handle);
+/* Submits, drives progress on this thread, and returns when the operation is over: no thread switch. For an output of
+ * unknown size without `alloc`, *output receives it; `output` may be NULL otherwise. */
+HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output);
+/* HVD_OK or the operation's error if it is over, else HVD_IN_PROGRESS. HVD_INVALID_ARGUMENT: no such handle. */
+HVD_API int hvd_poll(hvd_context* ctx, hvd_handle handle);
+/* Waits, driving progress on this thread, until the operation is over; at most timeout_s (negative: no limit), after
+ * which HVD_IN_PROGRESS is returned and the operation goes on. */
+HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s);
+/* The output of an operation that is over. */
+HVD_API int hvd_get_output(hvd_context* ctx, hvd_handle handle, hvd_output* output);
+/* Forgets the handle. An operation in flight goes on; its buffers must stay valid until `done` was called. */
+HVD_API int hvd_release(hvd_context* ctx, hvd_handle handle);
+
+/* ---- memory --------------------------------------------------------------------------------------------------------
+ */
+
+/* Memory that the ranks of this host can reach: operations on it need no copy. 64-byte aligned, zeroed. Works before
+ * init and outlives shutdown. NULL with HVD_RESOURCE_EXHAUSTED when the arena is full (HOROVOD_ARENA_BYTES). */
+HVD_API void* hvd_alloc(uint64_t bytes);
+/* Gives memory of hvd_alloc or an engine-owned output back. An operation that still uses it keeps it alive. NULL is
+ * fine. */
+HVD_API void hvd_free(void* memory);
+
+/* ---- counters ------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct hvd_counters {
+  size_t struct_size;
+  uint64_t operations; /* completed, any outcome */
+  uint64_t bytes;      /* of inputs of completed operations */
+  uint64_t cache_hits; /* agreed without a request */
+  uint64_t requests;   /* cold requests sent */
+  uint64_t fused;      /* operations that ran inside a fused one */
+  uint64_t sleeps;     /* times that the loop went to sleep */
+} hvd_counters;
+HVD_API int hvd_get_counters(hvd_context* ctx, hvd_counters* counters);
+
+/* ---- store: how drivers and ranks meet ------------------------------------------------------------------------------
+ */
+
+typedef struct hvd_store hvd_store;
+typedef struct hvd_store_server hvd_store_server;
+/* Serves a store at "host:port" (port 0: any free one) under TLS 1.3 with a key from the token file; without a token
+ * only on this machine (unix socket, same user). *port receives the port. */
+HVD_API int hvd_store_serve(const char* address, const char* token_file, hvd_store_server** server, int32_t* port);
+/* Ends the server; waits until its thread is gone. NULL is fine. */
+HVD_API void hvd_store_server_free(hvd_store_server* server);
+/* Connects as a client; at most timeout_s. One thread at a time per client. */
+HVD_API int hvd_store_connect(const char* address, const char* token_file, double timeout_s, hvd_store** store);
+HVD_API void hvd_store_free(hvd_store* store);
+HVD_API int hvd_store_set(hvd_store* store, const char* key, const void* value, uint64_t bytes);
+/* Waits for the key; at most timeout_s. Copies at most `capacity` bytes and sets *bytes to the value's length. */
+HVD_API int hvd_store_get(hvd_store* store, const char* key, double timeout_s, void* value, uint64_t capacity,
+                          uint64_t* bytes);
+HVD_API int hvd_store_add(hvd_store* store, const char* key, int64_t delta, int64_t* value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HVD_HVD_H_ */

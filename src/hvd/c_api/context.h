@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The one process-wide engine pointer, and what every entry point does first: find its engine and keep it alive for the
+// length of the call.
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "hvd/base/result.h"
+#include "hvd/engine/engine.h"
+#include "hvd/hvd.h"
+
+struct hvd_context {
+  std::atomic<hvd::engine::Engine*> engine{nullptr};
+  std::atomic<int> calls{0};  // that may hold the pointer
+};
+
+namespace hvd::c_api {
+
+hvd_context& ProcessContext();
+
+// Remembers the text for hvd_last_error of this thread; gives the code.
+int Report(const Error& error);
+int Report(Code code, std::string text);
+inline int Report(const Status& status) { return status ? HVD_OK : Report(status.error()); }
+void ClearError();
+
+// True in a forked child; then nothing may be touched.
+bool InForkedChild();
+int ReportForked();
+// Makes forked children know what they are. Idempotent.
+void WatchForks();
+
+// One call's hold on an engine.
+class Call {
+ public:
+  explicit Call(hvd_context* ctx) : context_(ctx != nullptr ? ctx : &ProcessContext()) {
+    context_->calls.fetch_add(1, std::memory_order_seq_cst);
+    engine_ = context_->engine.load(std::memory_order_seq_cst);
+  }
+  ~Call() { context_->calls.fetch_sub(1, std::memory_order_release); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  explicit operator bool() const { return engine_ != nullptr && !InForkedChild(); }
+  engine::Engine* operator->() const { return engine_; }
+  // Why there is no engine.
+  int Refuse() const;
+
+ private:
+  hvd_context* context_;
+  engine::Engine* engine_;
+};
+
+}  // namespace hvd::c_api

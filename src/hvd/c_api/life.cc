@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Library, life cycle, properties and process sets.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "hvd/base/log.h"
+#include "hvd/c_api/context.h"
+#include "hvd/engine/boot.h"
+
+namespace {
+
+using hvd::Code;
+using hvd::Config;
+using hvd::Fail;
+using hvd::Result;
+using hvd::c_api::Call;
+using hvd::c_api::ProcessContext;
+using hvd::c_api::Report;
+
+std::mutex g_init_mutex;
+
+// What the options leave open comes from the environment.
+Result<Config> Resolve(const hvd_init_options& options) {
+  HVD_ASSIGN_OR_RETURN(Config config, hvd::ConfigFromEnvironment());
+  if (options.rank >= 0) config.rank = options.rank;
+  if (options.size >= 0) config.size = options.size;
+  if (options.host_id != nullptr) config.hostname = options.host_id;
+  if (options.rendezvous != nullptr) config.rendezvous_addr = options.rendezvous;
+  if (options.token_file != nullptr) config.token_file = options.token_file;
+  if (options.generation >= 0) config.generation = options.generation;
+  if (options.timeout_s > 0) config.start_timeout_s = options.timeout_s;
+  if (config.size < 0 && config.rank < 0) config.size = 1;
+  if (config.size == 1 && config.rank < 0) config.rank = 0;
+  if (config.size < 1 || config.rank < 0) {
+    return Fail(Code::kInvalidArgument, "HOROVOD_RANK and HOROVOD_SIZE must be set together: rank {}, size {}",
+                config.rank, config.size);
+  }
+  if (config.rank >= config.size) {
+    return Fail(Code::kInvalidArgument, "HOROVOD_RANK={} is not below HOROVOD_SIZE={}: ranks count from 0", config.rank,
+                config.size);
+  }
+  if (config.rendezvous_addr.empty() && !config.gloo_rendezvous_addr.empty() && config.gloo_rendezvous_port > 0) {
+    const bool v6 = config.gloo_rendezvous_addr.find(':') != std::string::npos;
+    config.rendezvous_addr = v6 ? fmt::format("[{}]:{}", config.gloo_rendezvous_addr, config.gloo_rendezvous_port)
+                                : fmt::format("{}:{}", config.gloo_rendezvous_addr, config.gloo_rendezvous_port);
+  }
+  if (config.size > 1 && config.rendezvous_addr.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "HOROVOD_SIZE={} but nothing says where the ranks meet: set HOROVOD_RENDEZVOUS_ADDR=host:port to the "
+                "same value "
+                "for all (127.0.0.1:29500 on one machine)",
+                config.size);
+  }
+  return config;
+}
+
+std::vector<std::vector<hvd::Rank>> Sets(const hvd_init_options& options) {
+  std::vector<std::vector<hvd::Rank>> sets;
+  const int32_t* at = options.process_set_ranks;
+  for (int32_t i = 0; i < options.process_set_count; ++i) {
+    sets.emplace_back(at, at + options.process_set_sizes[i]);
+    std::sort(sets.back().begin(), sets.back().end());
+    at += options.process_set_sizes[i];
+  }
+  return sets;
+}
+
+Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& options) {
+  HVD_ASSIGN_OR_RETURN(Config config, Resolve(options));
+  if (!hvd::log::SetLevel(config.log_level)) {
+    return Fail(Code::kInvalidArgument,
+                "HOROVOD_LOG_LEVEL={} is no level: give trace, debug, info, warning, error or fatal", config.log_level);
+  }
+  hvd::log::HideTime(config.log_hide_time);
+  hvd::log::SetRank(config.rank);
+  if (config.arena_bytes >= 0)
+    hvd::transport::shm::Arena::Process().SetBudget(static_cast<uint64_t>(config.arena_bytes));
+  hvd::engine::BootOptions boot;
+  boot.config = config;
+  boot.process_sets = Sets(options);
+  boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
+  HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::Boot(boot));
+  return hvd::engine::Engine::Create(std::move(world), {config, boot.process_sets, true});
+}
+
+// Ends the engine of a context: new calls find none, running ones end with an error, then it goes.
+void End(hvd_context* context) {
+  hvd::engine::Engine* engine = context->engine.exchange(nullptr, std::memory_order_seq_cst);
+  if (engine == nullptr) return;
+  engine->Shutdown();
+  while (context->calls.load(std::memory_order_acquire) > 0) sched_yield();
+  delete engine;
+}
+
+}  // namespace
+
+extern "C" {
+
+HVD_API int hvd_abi_version(void) { return HVD_ABI_VERSION; }
+HVD_API const char* hvd_version(void) { return HVD_VERSION; }
+
+HVD_API const char* hvd_describe_config(void) {
+  static const std::string text = hvd::DescribeConfig();
+  return text.c_str();
+}
+
+HVD_API void hvd_init_options_default(hvd_init_options* options) {
+  std::memset(options, 0, sizeof *options);
+  options->struct_size = sizeof *options;
+  options->rank = options->size = options->generation = -1;
+}
+
+HVD_API int hvd_init(const hvd_init_options* given, hvd_context** ctx) {
+  if (hvd::c_api::InForkedChild()) return hvd::c_api::ReportForked();
+  hvd_init_options options;
+  hvd_init_options_default(&options);
+  if (given != nullptr) {
+    if (given->struct_size == 0)
+      return Report(Code::kInvalidArgument, "hvd_init_options.struct_size is 0: use hvd_init_options_default");
+    std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
+  }
+  hvd::c_api::WatchForks();
+  if (ctx != nullptr) {
+    auto engine = MakeEngine(options);
+    if (!engine) return Report(engine.error());
+    *ctx = new hvd_context;
+    (*ctx)->engine.store(engine->release(), std::memory_order_seq_cst);
+    return HVD_OK;
+  }
+  std::lock_guard lock(g_init_mutex);
+  if (ProcessContext().engine.load(std::memory_order_acquire) != nullptr) return HVD_OK;
+  auto engine = MakeEngine(options);
+  if (!engine) return Report(engine.error());
+  ProcessContext().engine.store(engine->release(), std::memory_order_seq_cst);
+  static std::once_flag once;
+  std::call_once(once, [] { std::atexit([] { hvd_shutdown(nullptr); }); });
+  return HVD_OK;
+}
+
+HVD_API int hvd_shutdown(hvd_context* ctx) {
+  if (hvd::c_api::InForkedChild()) return HVD_OK;
+  if (ctx != nullptr) {
+    End(ctx);
+    delete ctx;
+    return HVD_OK;
+  }
+  std::lock_guard lock(g_init_mutex);
+  End(&ProcessContext());
+  return HVD_OK;
+}
+
+HVD_API int hvd_is_initialized(hvd_context* ctx) { return Call(ctx) ? 1 : 0; }
+
+HVD_API int hvd_health(hvd_context* ctx) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const hvd::Error error = engine->Health();
+  return error.code == Code::kOk ? HVD_OK : Report(error);
+}
+
+HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const auto& layout = engine->layout();
+  const int32_t values[] = {layout.rank,        layout.size,          layout.local_rank,
+                            layout.local_size,  layout.cross_rank,    layout.cross_size,
+                            layout.homogeneous, engine->generation(), engine->uses_shm()};
+  if (what < 0 || what >= static_cast<int32_t>(std::size(values))) {
+    return Report(Code::kInvalidArgument, fmt::format("hvd_query: {} is no property", what));
+  }
+  *value = values[what];
+  return HVD_OK;
+}
+
+HVD_API int hvd_process_set_count(hvd_context* ctx, int32_t* count) {
+  return hvd_process_set_ids(ctx, nullptr, 0, count);
+}
+
+HVD_API int hvd_process_set_ids(hvd_context* ctx, int32_t* ids, int32_t capacity, int32_t* count) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  *count = static_cast<int32_t>(engine->ProcessSets().size());
+  for (int32_t i = 0; i < std::min(*count, capacity); ++i) ids[i] = i;
+  return HVD_OK;
+}
+
+HVD_API int hvd_process_set_ranks(hvd_context* ctx, int32_t id, int32_t* ranks, int32_t capacity, int32_t* size) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const auto sets = engine->ProcessSets();
+  if (id < 0 || id >= static_cast<int32_t>(sets.size())) {
+    return Report(Code::kInvalidArgument, fmt::format("there is no process set {}", id));
+  }
+  *size = static_cast<int32_t>(sets[id].size());
+  for (int32_t i = 0; i < std::min(*size, capacity); ++i) ranks[i] = sets[id][i];
+  return HVD_OK;
+}
+
+}  // extern "C"

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations, memory and counters.
+#include <algorithm>
+#include <cstring>
+
+#include "hvd/c_api/context.h"
+#include "hvd/engine/memory.h"
+
+namespace {
+
+using hvd::Code;
+using hvd::Error;
+using hvd::Fail;
+using hvd::Result;
+using hvd::Status;
+using hvd::c_api::Call;
+using hvd::c_api::Report;
+using hvd::engine::Operation;
+using hvd::engine::Submission;
+
+Status CheckStruct(const hvd_request* request) {
+  if (request == nullptr) return Fail(Code::kInvalidArgument, "the request is NULL");
+  if (request->struct_size < offsetof(hvd_request, splits)) {
+    return Fail(Code::kInvalidArgument, "hvd_request.struct_size is {}: use hvd_request_default", request->struct_size);
+  }
+  for (const hvd_buffer* buffer : {&request->input, &request->output}) {
+    if (buffer->device_type != HVD_CPU) return Fail(Code::kUnimplemented, "only CPU memory can be used for now");
+  }
+  return {};
+}
+
+Result<hvd::controller::Request> Describe(const hvd_request& request) {
+  if (request.name == nullptr || *request.name == '\0') {
+    return Fail(Code::kInvalidArgument, "the operation has no name: give one that is equal on all ranks");
+  }
+  if (request.ndim < 0 || (request.ndim > 0 && request.shape == nullptr)) {
+    return Fail(Code::kInvalidArgument, "'{}': ndim is {} but there is no shape", request.name, request.ndim);
+  }
+  hvd::controller::Request described;
+  described.name = request.name;
+  auto& signature = described.signature;
+  signature.op = static_cast<hvd::OpKind>(request.op);
+  signature.dtype = static_cast<hvd::DType>(request.dtype);
+  signature.reduce_op = static_cast<hvd::ReduceOp>(request.reduce_op);
+  signature.root = request.op == HVD_BROADCAST ? request.root_rank : -1;
+  signature.prescale = request.prescale;
+  signature.postscale = request.postscale;
+  signature.shape.assign(request.shape, request.shape + request.ndim);
+  return described;
+}
+
+Result<Submission> Translate(const Call& engine, const hvd_request* request) {
+  HVD_RETURN_IF_ERROR(CheckStruct(request));
+  Submission submission;
+  if (request->prepared != 0) {
+    const auto* prepared = engine->FindPrepared(request->prepared);
+    if (prepared == nullptr) {
+      return Fail(Code::kInvalidArgument, "{} is no prepared id of this engine: call hvd_prepare after hvd_init",
+                  request->prepared);
+    }
+    submission.process_set = prepared->process_set;
+    submission.request = prepared->request;
+  } else {
+    HVD_ASSIGN_OR_RETURN(submission.request, Describe(*request));
+    submission.process_set = request->process_set;
+  }
+  submission.input = request->input.data;
+  submission.input_bytes = request->input.bytes;
+  submission.output = request->output.data;
+  submission.output_bytes = request->output.bytes;
+  submission.timeout_s = request->timeout_s;
+  if (request->alloc != nullptr) {
+    submission.alloc = [call = request->alloc, arg = request->alloc_arg](uint64_t bytes, const hvd::Shape& shape) {
+      return call(arg, bytes, shape.data(), static_cast<int32_t>(shape.size()));
+    };
+  }
+  if (request->done != nullptr) {
+    submission.done = [call = request->done, arg = request->done_arg](hvd_handle handle, const Error* error) {
+      call(arg, handle, error == nullptr ? HVD_OK : static_cast<int32_t>(error->code),
+           error == nullptr ? "" : error->message.c_str());
+    };
+  }
+  return submission;
+}
+
+void Fill(const Operation& op, hvd_output* output) {
+  output->data = op.output;
+  output->bytes = op.output_bytes;
+  output->shape = op.output_shape.data();
+  output->ndim = static_cast<int32_t>(op.output_shape.size());
+  output->engine_owned = op.engine_owned;
+}
+
+// Shapes of outputs of hvd_run must outlive the operation; until this thread's next hvd_run.
+thread_local hvd::Shape t_shape;
+
+}  // namespace
+
+extern "C" {
+
+HVD_API void hvd_request_default(hvd_request* request) {
+  std::memset(request, 0, sizeof *request);
+  request->struct_size = sizeof *request;
+  request->reduce_op = HVD_AVERAGE;
+  request->dtype = HVD_FLOAT32;
+  request->prescale = request->postscale = 1.0;
+}
+
+HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* id) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  if (auto good = CheckStruct(request); !good) return Report(good.error());
+  auto described = Describe(*request);
+  if (!described) return Report(described.error());
+  *id = engine->Prepare(request->process_set, std::move(*described));
+  return HVD_OK;
+}
+
+HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle* handle) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  auto submission = Translate(engine, request);
+  if (!submission) return Report(submission.error());
+  auto op = engine->Submit(std::move(*submission));
+  if (!op) return Report(op.error());
+  *handle = (*op)->handle;
+  return HVD_OK;
+}
+
+HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  auto submission = Translate(engine, request);
+  if (!submission) return Report(submission.error());
+  auto result = engine->Run(std::move(*submission));
+  if (!result) return Report(result.error());
+  Operation* op = *result;
+  int status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);
+  if (output != nullptr && status == HVD_OK) {
+    Fill(*op, output);
+    t_shape = op->output_shape;
+    output->shape = t_shape.data();
+  } else if (op->engine_owned) {
+    hvd::engine::FreeShared(op->output);
+    if (status == HVD_OK)
+      status =
+          Report(Code::kInvalidArgument, "hvd_run: the output has no memory, no alloc, and nowhere to be reported");
+  }
+  engine->Release(op);
+  return status;
+}
+
+HVD_API int hvd_poll(hvd_context* ctx, hvd_handle handle) { return hvd_wait(ctx, handle, 0); }
+
+HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  Operation* op = engine->Find(handle);
+  if (op == nullptr) return Report(Code::kInvalidArgument, fmt::format("{} is no handle of this engine", handle));
+  const hvd::SteadyClock clock;
+  const hvd::Time until = timeout_s < 0 ? hvd::Time::max() : clock.Now() + hvd::Seconds(std::min(timeout_s, 1e9));
+  int status = HVD_IN_PROGRESS;
+  const bool over = timeout_s == 0 ? op->over.load(std::memory_order_acquire) : engine->Wait(op, until);
+  if (over) status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);
+  engine->Release(op);
+  return status;
+}
+
+HVD_API int hvd_get_output(hvd_context* ctx, hvd_handle handle, hvd_output* output) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  Operation* op = engine->Find(handle);
+  if (op == nullptr) return Report(Code::kInvalidArgument, fmt::format("{} is no handle of this engine", handle));
+  int status = HVD_IN_PROGRESS;
+  if (op->over.load(std::memory_order_acquire)) {
+    status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);
+    if (status == HVD_OK) Fill(*op, output);
+  }
+  engine->Release(op);
+  return status;
+}
+
+HVD_API int hvd_release(hvd_context* ctx, hvd_handle handle) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  if (engine->Forget(handle)) return HVD_OK;
+  return Report(Code::kInvalidArgument, fmt::format("{} is no handle of this engine", handle));
+}
+
+HVD_API void* hvd_alloc(uint64_t bytes) {
+  if (hvd::c_api::InForkedChild()) {
+    hvd::c_api::ReportForked();
+    return nullptr;
+  }
+  void* memory = hvd::engine::AllocateShared(bytes, false);
+  if (memory == nullptr) {
+    Report(Code::kResourceExhausted,
+           fmt::format("no shared memory for {} bytes: raise HOROVOD_ARENA_BYTES or free some", bytes));
+  }
+  return memory;
+}
+
+HVD_API void hvd_free(void* memory) { hvd::engine::FreeShared(memory); }
+
+HVD_API int hvd_get_counters(hvd_context* ctx, hvd_counters* counters) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const auto& now = engine->counters();
+  hvd_counters full{counters->struct_size, now.operations, now.bytes, now.cache_hits,
+                    now.requests,          now.fused,      now.sleeps};
+  const size_t bytes = std::min(counters->struct_size, sizeof full);
+  std::memcpy(counters, &full, bytes);
+  return HVD_OK;
+}
+
+}  // extern "C"

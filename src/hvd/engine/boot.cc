@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/engine/boot.h"
+
+#include <fmt/ranges.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "hvd/base/log.h"
+#include "hvd/engine/card.h"
+#include "hvd/net/address.h"
+#include "hvd/net/token.h"
+#include "hvd/rendezvous/factory.h"
+#include "hvd/topology/cores.h"
+#include "hvd/topology/host.h"
+#include "hvd/transport/inproc/window.h"
+#include "hvd/transport/shm/ring.h"
+#include "hvd/transport/shm/ring_pair.h"
+#include "hvd/transport/shm/window.h"
+#include "hvd/transport/tcp/factory.h"
+
+namespace hvd::engine {
+namespace {
+
+using transport::shm::Arena;
+
+// One boot; its members are filled in as the steps go.
+class Booter {
+ public:
+  explicit Booter(const BootOptions& options) : options_(options), config_(options.config) {}
+  Result<World> Run();
+
+ private:
+  Status OpenStore();
+  Status ExchangeCards();
+  Status CheckCards() const;
+  Status ShareMemory();
+  Status MakeRings();
+  Status Connect();
+  Result<net::Address> ListenAddress() const;
+  Status ChooseKey();
+  std::vector<std::string> Keys(std::string_view what, const std::vector<Rank>& ranks) const;
+  std::string Key(std::string_view what, Rank rank) const { return fmt::format("{}/{}/{}", prefix_, what, rank); }
+  std::vector<Rank> AllRanks() const;
+  Duration Left() const { return std::max(deadline_ - clock_.Now(), Duration(1)); }
+  bool in_process() const { return config_.rendezvous_addr.starts_with("memory:"); }
+
+  const BootOptions& options_;
+  const Config& config_;
+  SteadyClock clock_;
+  Time deadline_{};
+  std::string prefix_;
+  std::optional<net::Token> token_;  // the job's, or one for this generation that came through the store
+  std::unique_ptr<rendezvous::Server> server_;
+  std::unique_ptr<rendezvous::Store> store_;
+  std::vector<Card> cards_;
+  World world_;
+};
+
+std::vector<Rank> Booter::AllRanks() const {
+  std::vector<Rank> ranks(config_.size);
+  for (Rank rank = 0; rank < config_.size; ++rank) ranks[rank] = rank;
+  return ranks;
+}
+
+std::vector<std::string> Booter::Keys(std::string_view what, const std::vector<Rank>& ranks) const {
+  std::vector<std::string> keys;
+  for (Rank rank : ranks) keys.push_back(Key(what, rank));
+  return keys;
+}
+
+Result<World> Booter::Run() {
+  deadline_ = clock_.Now() + Seconds(config_.start_timeout_s);
+  prefix_ = fmt::format("hvd/{}", config_.generation);
+  world_.generation = config_.generation;
+  HVD_ASSIGN_OR_RETURN(world_.loop, loop::CreateEpollLoop());
+  if (config_.size == 1) {
+    HVD_ASSIGN_OR_RETURN(const std::string host, topology::HostIdentity(config_.hostname));
+    world_.layout = MakeLayout(0, {host});
+    world_.ranks = {{host, topology::Hostname(), static_cast<int>(getpid())}};
+    return std::move(world_);
+  }
+  HVD_RETURN_IF_ERROR(OpenStore());
+  HVD_RETURN_IF_ERROR(ExchangeCards());
+  HVD_RETURN_IF_ERROR(CheckCards());
+  HVD_RETURN_IF_ERROR(ChooseKey());
+  HVD_RETURN_IF_ERROR(ShareMemory());
+  world_.pairs.resize(config_.size);
+  if (world_.window != nullptr) HVD_RETURN_IF_ERROR(MakeRings());
+  HVD_RETURN_IF_ERROR(Connect());
+  store_.reset();
+  // The store is rank 0's own: it must not go before everybody has what it came for.
+  if (server_ != nullptr) {
+    if (auto drained = server_->Drain(config_.size, Left()); !drained) log::Warning("{}", drained.error().message);
+  }
+  return std::move(world_);
+}
+
+Status Booter::OpenStore() {
+  rendezvous::Options options;
+  options.address = config_.rendezvous_addr;
+  options.insecure = config_.insecure;
+  options.timeout = Left();
+  if (!config_.token_file.empty()) {
+    HVD_ASSIGN_OR_RETURN(token_, net::Token::Load(config_.token_file));
+    options.token = token_;
+  }
+  const bool served = !options.address.starts_with("file:") && !in_process();
+  if (config_.rank == 0 && served) {
+    auto server = rendezvous::Serve(options);
+    if (server) {
+      server_ = std::move(*server);
+    } else if (server.error().code == Code::kAlreadyExists) {
+      // A driver may serve the store for us; if it is somebody else, connecting says so.
+      options.timeout = std::min<Duration>(options.timeout, std::chrono::seconds(5));
+      auto store = rendezvous::OpenStore(options);
+      if (!store) return Fail(std::move(server).error());
+      store_ = std::move(*store);
+      return {};
+    } else {
+      return Fail(std::move(server).error());
+    }
+  }
+  HVD_ASSIGN_OR_RETURN(store_, rendezvous::OpenStore(options));
+  return {};
+}
+
+Status Booter::ExchangeCards() {
+  Card card;
+  card.version = HVD_VERSION;
+  HVD_ASSIGN_OR_RETURN(card.host_id, topology::HostIdentity(config_.hostname));
+  card.hostname = config_.hostname.empty() ? topology::Hostname() : config_.hostname;
+  card.pid = static_cast<int>(getpid());
+  if (config_.disable_shm) {
+    card.no_shm = "HOROVOD_DISABLE_SHM is set";
+  } else if (!Arena::Process().shareable()) {
+    card.no_shm = Arena::Process().why();
+  } else if (!in_process()) {
+    if (auto probe = transport::shm::Probe(); !probe) card.no_shm = probe.error().message;
+  }
+  card.process_sets = fmt::format("{}", options_.process_sets);
+  card.settings.chunk_bytes = config_.chunk_bytes / 64 * 64;
+  card.settings.eager_bytes = config_.eager_limit;
+  card.settings.fusion_threshold = config_.fusion_threshold;
+  card.settings.cache_capacity = config_.cache_capacity;
+  if (card.settings.eager_bytes < 0) {
+    const int n = config_.size;
+    card.settings.eager_bytes = n <= 4 ? 64 << 10 : n <= 8 ? 32 << 10 : n <= 16 ? 16 << 10 : 4 << 10;
+  }
+  card.settings.eager_bytes = std::min(card.settings.eager_bytes, card.settings.chunk_bytes);
+  HVD_RETURN_IF_ERROR(store_->Set(Key("card", config_.rank), Encode(card)));
+  auto texts = store_->Wait(Keys("card", AllRanks()), Left());
+  if (!texts && texts.error().code != Code::kDeadlineExceeded) return Fail(std::move(texts).error());
+  if (!texts) {
+    std::vector<Rank> missing;
+    for (Rank rank : AllRanks()) {
+      if (!store_->Wait({Key("card", rank)}, Duration(1))) missing.push_back(rank);
+    }
+    return Fail(Code::kDeadlineExceeded,
+                "rank {} did not arrive at {} within {:g} s: is it running, and does it have the same HOROVOD_SIZE and "
+                "HOROVOD_RENDEZVOUS_ADDR? HOROVOD_START_TIMEOUT sets the limit",
+                fmt::join(missing, ", "), config_.rendezvous_addr, config_.start_timeout_s);
+  }
+  for (const std::string& text : *texts) {
+    HVD_ASSIGN_OR_RETURN(Card other, DecodeCard(text));
+    cards_.push_back(std::move(other));
+  }
+  return {};
+}
+
+Status Booter::CheckCards() const {
+  const Card& mine = cards_[config_.rank];
+  for (Rank rank = 0; rank < config_.size; ++rank) {
+    if (cards_[rank].version != mine.version) {
+      return Fail(Code::kFailedPrecondition, "rank {} runs hvd {}, rank {} runs {}: install one version everywhere",
+                  config_.rank, mine.version, rank, cards_[rank].version);
+    }
+    if (cards_[rank].process_sets != mine.process_sets) {
+      return Fail(Code::kInvalidArgument,
+                  "process sets differ: rank {} was given {}, rank {} was given {}; give every rank the same list",
+                  config_.rank, mine.process_sets, rank, cards_[rank].process_sets);
+    }
+  }
+  return {};
+}
+
+Status Booter::ChooseKey() {
+  std::vector<std::string> hosts;
+  for (const Card& card : cards_) {
+    hosts.push_back(card.host_id);
+    world_.ranks.push_back({card.host_id, card.hostname, card.pid});
+  }
+  world_.layout = MakeLayout(config_.rank, hosts);
+  world_.settings = cards_[0].settings;
+  if (token_.has_value() || config_.insecure) return {};
+  // The store is open to this user alone, so what rank 0 puts there is a secret of this job.
+  if (config_.rank == 0) {
+    HVD_ASSIGN_OR_RETURN(token_, net::Token::Generate());
+    const auto bytes = token_->bytes();
+    std::string hex;
+    for (const auto byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    return store_->Set(Key("key", 0), hex);
+  }
+  HVD_ASSIGN_OR_RETURN(const auto values, store_->Wait({Key("key", 0)}, Left()));
+  HVD_ASSIGN_OR_RETURN(token_, net::Token::FromHex(values[0]));
+  return {};
+}
+
+Status Booter::ShareMemory() {
+  const auto& locals = world_.layout.local_ranks;
+  if (locals.size() < 2) return {};
+  std::string why;
+  for (Rank rank : locals) {
+    if (why.empty() && !cards_[rank].no_shm.empty()) why = fmt::format("rank {}: {}", rank, cards_[rank].no_shm);
+  }
+  if (why.empty()) {
+    const auto changed = world_.peers_changed;
+    loop::Loop* loop = world_.loop.get();
+    const auto on_change = [changed, loop] {
+      changed->store(true, std::memory_order_release);
+      loop->Wake();
+    };
+    const std::string prefix = fmt::format("{}/window/{}", prefix_, locals[0]);
+    Result<std::unique_ptr<transport::Window>> window = Fail(Code::kInternal, "");
+    if (in_process()) {
+      transport::inproc::WindowOptions inproc;
+      inproc.group = transport::inproc::Group::Named(config_.rendezvous_addr + prefix, locals, config_.generation);
+      inproc.local = world_.layout.local_rank;
+      inproc.doorbell = loop->wake_fd();
+      inproc.on_change = on_change;
+      inproc.deadline = deadline_;
+      window = transport::inproc::CreateWindow(inproc);
+    } else {
+      transport::shm::WindowOptions shm;
+      shm.store = store_.get();
+      shm.prefix = prefix;
+      shm.generation = config_.generation;
+      shm.local = world_.layout.local_rank;
+      shm.ranks = locals;
+      shm.doorbell = loop->wake_fd();
+      shm.arena = &Arena::Process();
+      if (token_.has_value()) {
+        shm.auth_key.assign(reinterpret_cast<const char*>(token_->bytes().data()), token_->bytes().size());
+      }
+      shm.deadline = deadline_;
+      shm.on_change = on_change;
+      shm.crash_signals = options_.crash_signals;
+      window = transport::shm::CreateWindow(shm);
+    }
+    if (window) {
+      world_.window = std::move(*window);
+      for (int local = 0; local < static_cast<int>(locals.size()); ++local) {
+        if (world_.window->PeerArena(local, 0) == nullptr) why = "a peer's memory cannot be mapped (ulimit -v?)";
+      }
+    } else {
+      why = window.error().message;
+    }
+  }
+  // One rank without shared memory means none for this host: all must take the same road.
+  HVD_RETURN_IF_ERROR(store_->Set(Key("shm", config_.rank), why.empty() ? "yes" : why));
+  HVD_ASSIGN_OR_RETURN(const auto answers, store_->Wait(Keys("shm", locals), Left()));
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i] == "yes") continue;
+    world_.window.reset();
+    if (world_.layout.local_rank == 0) {
+      log::Warning("ranks of host {} talk over TCP, because shared memory cannot be used: {}",
+                   cards_[config_.rank].hostname, answers[i]);
+    }
+    return {};
+  }
+  return {};
+}
+
+Status Booter::MakeRings() {
+  const int n = world_.layout.local_size;
+  const int me = world_.layout.local_rank;
+  size_t capacity = 64 << 10;
+  while (capacity > (4 << 10) && capacity * static_cast<size_t>(n) > (512 << 10)) capacity /= 2;
+  const size_t ring = (transport::shm::RingBytes(capacity) + 127) / 128 * 128;
+  HVD_ASSIGN_OR_RETURN(std::byte * memory, world_.window->Carve(ring * n * n));
+  transport::Window* window = world_.window.get();
+  for (int peer = 0; peer < n; ++peer) {
+    if (peer == me) continue;
+    const Rank rank = world_.layout.local_ranks[peer];
+    const auto at = [&](int from, int to) {
+      return std::span(memory + ring * (static_cast<size_t>(from) * n + to), ring);
+    };
+    HVD_ASSIGN_OR_RETURN(world_.pairs[rank], transport::shm::CreateRingPair(
+                                                 rank, at(me, peer), at(peer, me),
+                                                 [window, peer] { window->Ring(peer); }, world_.loop.get()));
+    world_.polled.push_back(world_.pairs[rank].get());
+  }
+  return {};
+}
+
+Result<net::Address> Booter::ListenAddress() const {
+  std::string host = "127.0.0.1";
+  if (!config_.rendezvous_addr.starts_with("file:") && !in_process()) {
+    HVD_ASSIGN_OR_RETURN(const auto where, net::ParseHostPort(config_.rendezvous_addr));
+    HVD_ASSIGN_OR_RETURN(const auto addresses, net::Resolve(where));
+    // The address from which this host reaches the meeting place: a datagram socket tells, without a packet.
+    const int fd = socket(addresses[0].family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage local{};
+    socklen_t length = sizeof local;
+    const bool known = fd >= 0 && connect(fd, addresses[0].raw(), addresses[0].length()) == 0 &&
+                       getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length) == 0;
+    if (fd >= 0) close(fd);
+    if (!known) return Fail(Code::kInternal, "no route to {}", config_.rendezvous_addr);
+    HVD_ASSIGN_OR_RETURN(const net::Address mine, net::Address::FromRaw(reinterpret_cast<sockaddr*>(&local), length));
+    return mine.WithPort(0);
+  }
+  if (config_.rendezvous_addr.starts_with("file:") && world_.layout.cross_size > 1 && config_.hostname.empty()) {
+    host = topology::Hostname();
+  }
+  HVD_ASSIGN_OR_RETURN(const auto addresses, net::Resolve({host, 0}));
+  return addresses[0];
+}
+
+Status Booter::Connect() {
+  std::vector<Rank> wanted;
+  for (Rank rank = 0; rank < config_.size; ++rank) {
+    if (rank != config_.rank && world_.pairs[rank] == nullptr) wanted.push_back(rank);
+  }
+  if (wanted.empty()) return {};
+  HVD_ASSIGN_OR_RETURN(const net::Address where, ListenAddress());
+  HVD_ASSIGN_OR_RETURN(auto listener, transport::tcp::Listener::Create(where));
+  HVD_RETURN_IF_ERROR(store_->Set(Key("tcp", config_.rank), listener.address().ToString()));
+  HVD_ASSIGN_OR_RETURN(const auto texts, store_->Wait(Keys("tcp", wanted), Left()));
+  transport::tcp::ConnectOptions options;
+  options.rank = config_.rank;
+  options.size = config_.size;
+  options.addresses.resize(config_.size);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    HVD_ASSIGN_OR_RETURN(const auto host_port, net::ParseHostPort(texts[i]));
+    HVD_ASSIGN_OR_RETURN(const auto resolved, net::Resolve(host_port));
+    options.addresses[wanted[i]] = resolved[0];
+  }
+  options.token = token_.has_value() ? &*token_ : nullptr;
+  options.generation = config_.generation;
+  options.loop = world_.loop.get();
+  options.listener = &listener;
+  options.deadline = deadline_;
+  options.socket.congestion = config_.tcp_congestion;
+  options.encrypt = config_.encrypt;
+  HVD_ASSIGN_OR_RETURN(auto pairs, transport::tcp::ConnectAll(options));
+  for (Rank rank : wanted) world_.pairs[rank] = std::move(pairs[rank]);
+  return {};
+}
+
+}  // namespace
+
+Result<World> Boot(const BootOptions& options) { return Booter(options).Run(); }
+
+}  // namespace hvd::engine

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control messages between engines.
+#include "hvd/base/log.h"
+#include "hvd/engine/engine.h"
+
+namespace hvd::engine {
+
+void Engine::SendControl(Rank rank, std::span<const std::byte> message) {
+  if (world_.pairs.empty() || world_.pairs[rank] == nullptr) return;
+  world_.pairs[rank]->SendMessage(message);
+}
+
+void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
+  auto message = wire::Decode(bytes);
+  if (!message) {
+    Revoke({transport::Cause::kDied, from, 0, world_.ranks[from].pid},
+           fmt::format("it sent a message that cannot be read: {}", message.error().message));
+    return;
+  }
+  const auto set_of = [&](int32_t id) -> ProcessSet* {
+    if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return nullptr;
+    const bool known = id >= 0 && id < static_cast<int32_t>(sets_.size()) && sets_[id]->included();
+    return known && sets_[id]->MemberOf(from) >= 0 ? sets_[id].get() : nullptr;
+  };
+  if (auto* ready = std::get_if<wire::ReadyMessage>(&*message)) {
+    if (ProcessSet* set = set_of(ready->set)) set->OnReady(set->MemberOf(from), ready->uid, ready->first_dim);
+  } else if (auto* request = std::get_if<wire::RequestMessage>(&*message)) {
+    if (ProcessSet* set = set_of(request->set)) set->OnRequest(set->MemberOf(from), std::move(request->request));
+  } else if (auto* log = std::get_if<wire::LogMessage>(&*message)) {
+    if (ProcessSet* set = set_of(log->set)) set->OnLog(log->first_position, std::move(log->entries));
+  } else if (auto* goodbye = std::get_if<wire::Goodbye>(&*message)) {
+    MarkLeft(from, goodbye->rank >= 0 && goodbye->rank < world_.layout.size ? goodbye->rank : from);
+  } else if (auto* ping = std::get_if<wire::Ping>(&*message)) {
+    SendControl(from, wire::Encode(wire::Pong{ping->number}));
+  } else if (std::get_if<wire::Pong>(&*message) != nullptr) {
+    liveness_.OnPong(from);
+  } else if (auto* revoke = std::get_if<wire::Revoke>(&*message)) {
+    Revoke({revoke->kind, revoke->rank, revoke->detail, static_cast<int32_t>(revoke->pid)}, revoke->text);
+  }
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a generation ends: a peer dies or leaves, is silent, or this rank gives up. Revoke -> quiesce -> wait until no
+// peer can store into our memory -> fail everything in flight with the first cause.
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "hvd/base/log.h"
+#include "hvd/engine/engine.h"
+
+namespace hvd::engine {
+
+using transport::Cause;
+using transport::PeerState;
+
+Error Engine::Health() const {
+  if (shut_down_.load(std::memory_order_relaxed)) {
+    return {Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called; call hvd.init() again"};
+  }
+  if (phase_.load(std::memory_order_acquire) == Phase::kWorking) return {Code::kOk, {}, -1};
+  return DescribeCause();
+}
+
+void Engine::NoticeChanges() {
+  if (world_.window == nullptr) return;
+  if (world_.window->revoked() && phase_.load(std::memory_order_relaxed) == Phase::kWorking) {
+    Revoke(world_.window->cause(), {});
+  }
+  if (!world_.peers_changed->exchange(false, std::memory_order_acquire)) return;
+  for (int local = 0; local < world_.layout.local_size; ++local) {
+    if (world_.window->peer_state(local) != PeerState::kLeft) continue;
+    const Rank rank = world_.layout.local_ranks[local];
+    if (rank == world_.layout.rank || left_.contains(rank)) continue;
+    // What it said before it left is still in its ring.
+    while (std::ranges::count_if(world_.polled, [](transport::Pair* pair) { return pair->Poll(); }) > 0) {
+    }
+    const Rank blamed = world_.window->blamed(local);
+    MarkLeft(rank, blamed >= 0 && blamed < world_.layout.size ? blamed : rank);
+  }
+}
+
+void Engine::MarkLeft(Rank rank, Rank blamed) {
+  if (!left_.insert(rank).second || phase_.load(std::memory_order_relaxed) != Phase::kWorking) return;
+  Rank nobody = -1;
+  first_left_.compare_exchange_strong(nobody, blamed);
+  for (const auto& set : sets_) {
+    if (set->included() && set->MemberOf(rank) >= 0) set->OnLeft(LeftError(blamed));
+  }
+}
+
+Error Engine::LeftError(Rank rank) const {
+  return {
+      Code::kUnknown,
+      fmt::format(
+          "Horovod has been shut down: rank {} left (host {}, pid {}); it called hvd.shutdown() or ended its script "
+          "before this operation",
+          rank, world_.ranks[rank].hostname, world_.ranks[rank].pid),
+      rank};
+}
+
+void Engine::OnPairClosed(Rank rank, const Error& error) {
+  if (left_.contains(rank) || stopping_.load(std::memory_order_relaxed)) return;
+  // The end of a ring says nothing: whether a local rank left or died is on the window's board.
+  if (std::ranges::find(world_.polled, world_.pairs[rank].get()) != world_.polled.end()) return;
+  Revoke({Cause::kDied, rank, 0, world_.ranks[rank].pid}, error.message);
+}
+
+void Engine::Revoke(const Cause& cause, const std::string& text) {
+  Phase working = Phase::kWorking;
+  for (const auto& set : sets_) {
+    if (in_flight_at_end_.empty()) in_flight_at_end_ = set->DescribeInFlight();
+  }
+  {
+    std::lock_guard lock(cause_mutex_);
+    if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return;
+    cause_ = cause;
+    cause_text_ = text;
+  }
+  if (!phase_.compare_exchange_strong(working, Phase::kRevoking)) return;
+  revoking_since_ = world_.loop->Now();
+  if (world_.window != nullptr) {
+    world_.window->Revoke(cause);
+    // Somebody else may have been first; its cause is everybody's.
+    std::lock_guard lock(cause_mutex_);
+    cause_ = world_.window->cause();
+    if (cause_.rank != cause.rank) cause_text_.clear();
+  }
+  const wire::Bytes message =
+      wire::Encode(wire::Revoke{cause_.kind, cause_.rank, cause_.detail, cause_.pid, cause_text_});
+  for (Rank rank = 0; rank < world_.layout.size; ++rank) {
+    const bool remote =
+        world_.layout.host_of[rank] != world_.layout.host_of[world_.layout.rank] || world_.window == nullptr;
+    if (remote && rank != cause_.rank) SendControl(rank, message);
+  }
+  if (world_.window != nullptr) world_.window->SetQuiesced();
+}
+
+bool Engine::FinishRevocation() {
+  if (phase_.load(std::memory_order_relaxed) != Phase::kRevoking) return false;
+  if (world_.window != nullptr) {
+    const bool late =
+        world_.loop->Now() - revoking_since_ > Seconds(std::max(options_.config.heartbeat_timeout_s, 0.5));
+    bool harmless = true;
+    for (int local = 0; local < world_.layout.local_size; ++local) {
+      if (local == world_.window->local() || world_.window->Harmless(local)) continue;
+      harmless = false;
+      // Alive, told to stop, and still has not said that it did: it must not write into our memory later.
+      if (late && killed_.insert(world_.layout.local_ranks[local]).second) world_.window->Kill(local);
+    }
+    if (!harmless) return false;
+  }
+  phase_.store(Phase::kRevoked, std::memory_order_release);
+  const Error error = DescribeCause();
+  if (pending_.load(std::memory_order_relaxed) > 0) log::Info("{}", error.message);
+  for (auto& pair : world_.pairs) {
+    // Rings to local peers stay: they hold no buffers of operations.
+    if (pair != nullptr && std::ranges::find(world_.polled, pair.get()) == world_.polled.end()) pair->Close();
+  }
+  for (const auto& set : sets_) set->FailAll(error);
+  return true;
+}
+
+Error Engine::DescribeCause() const {
+  std::lock_guard lock(cause_mutex_);
+  const Rank rank = cause_.rank;
+  std::string who = "a rank";
+  if (rank >= 0 && rank < world_.layout.size) {
+    who = fmt::format("rank {} (host {}, pid {})", rank, world_.ranks[rank].hostname, world_.ranks[rank].pid);
+  }
+  std::string what;
+  switch (cause_.kind) {
+    case Cause::kSignal:
+      what = fmt::format("{} was ended by signal {} ({})", who, cause_.detail, strsignal(cause_.detail));
+      break;
+    case Cause::kSilent:
+      what = fmt::format("{} did not respond for {:g} s (stopped, or stuck in the kernel)", who,
+                         options_.config.heartbeat_timeout_s);
+      break;
+    case Cause::kLeft:
+      what = fmt::format("{} left with operations pending", who);
+      break;
+    case Cause::kStall:
+      what = fmt::format("{} did not submit what the others wait for", who);
+      break;
+    default:
+      what = fmt::format("{} died", who);
+  }
+  if (!cause_text_.empty()) what += ": " + cause_text_;
+  const std::string during = in_flight_at_end_.empty() ? std::string() : " during " + in_flight_at_end_;
+  return {Code::kUnknown,
+          fmt::format("Horovod has been shut down: {}{} [generation {}]", what, during, world_.generation), rank};
+}
+
+void Engine::GiveUp(Error error) {
+  log::Error("rank {} gives up: {}", world_.layout.rank, error.message);
+  Revoke({Cause::kLeft, world_.layout.rank, 0, world_.ranks.empty() ? 0 : world_.ranks[world_.layout.rank].pid},
+         error.message);
+}
+
+void Engine::Shutdown() {
+  if (shut_down_.exchange(true)) return;
+  // In the middle of other callers' waits: they see it through their operations' errors.
+  callers_waiting_.fetch_add(1, std::memory_order_seq_cst);
+  world_.loop->Wake();
+  bool token = false;
+  {
+    std::unique_lock lock(wait_mutex_);
+    stopping_.store(true, std::memory_order_release);
+    wait_changed_.notify_all();
+  }
+  world_.loop->Wake();
+  if (thread_.joinable()) thread_.join();
+  const Time limit = world_.loop->Now() + Seconds(2);
+  while (!(token = TryToken()) && world_.loop->Now() < limit) {
+    world_.loop->Wake();
+    usleep(1000);
+  }
+  callers_waiting_.fetch_sub(1, std::memory_order_relaxed);
+  if (token) {
+    DrainInbox();
+    const Error error{Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called on this rank"};
+    if (pending_.load(std::memory_order_relaxed) > 0 && phase_ == Phase::kWorking) {
+      Revoke({Cause::kLeft, world_.layout.rank, 0, static_cast<int32_t>(getpid())}, {});
+    }
+    while (phase_ == Phase::kRevoking && world_.loop->Now() < limit + Seconds(options_.config.heartbeat_timeout_s)) {
+      Progress();
+      sched_yield();
+    }
+    for (const auto& set : sets_) set->FailAll(error);
+    const Rank blamed = first_left_.load() >= 0 ? first_left_.load() : world_.layout.rank;
+    const wire::Bytes goodbye = wire::Encode(wire::Goodbye{blamed, true});
+    for (Rank rank = 0; rank < world_.layout.size; ++rank) {
+      if (world_.pairs.empty() || world_.pairs[rank] == nullptr) continue;
+      if (std::ranges::find(world_.polled, world_.pairs[rank].get()) != world_.polled.end()) continue;
+      SendControl(rank, goodbye);
+    }
+    for (int i = 0; i < 100 && world_.loop->watched() > 0 && world_.loop->Turn(Duration::zero()); ++i) {
+    }
+    if (world_.window != nullptr && blamed != world_.layout.rank) world_.window->Blame(blamed);
+    if (world_.window != nullptr) world_.window->SayGoodbye();
+    for (auto& pair : world_.pairs) {
+      if (pair != nullptr) pair->Close();
+    }
+    GiveToken();
+  }
+}
+
+Engine::~Engine() { Shutdown(); }
+
+void Engine::Abandon() {
+  shut_down_.store(true);
+  if (thread_.joinable()) thread_.detach();
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The engine of one rank: takes submissions from any thread, moves data when somebody turns it, and completes
+// operations.
+//
+// token    the right to turn the engine and to store into peers' memory; the waiting caller takes it, else the engine's
+// own
+//          thread. `OnLoop` in a comment means "holds the token".
+// Thread safety: all public functions, any thread, unless said otherwise. A function called after Shutdown fails.
+// Lifetime: destroy after the last call returned; completion callbacks have run when the destructor returns.
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hvd/base/config.h"
+#include "hvd/engine/completer.h"
+#include "hvd/engine/liveness.h"
+#include "hvd/engine/memory.h"
+#include "hvd/engine/process_set.h"
+#include "hvd/engine/registry.h"
+#include "hvd/engine/world.h"
+#include "hvd/wire/control.h"
+
+namespace hvd::engine {
+
+struct Submission {
+  controller::Request request;
+  int process_set = 0;
+  const void* input = nullptr;
+  size_t input_bytes = 0;
+  void* output = nullptr;
+  size_t output_bytes = 0;
+  AllocFunction alloc;
+  DoneFunction done;
+  double timeout_s = 0;
+};
+
+class Engine final : public SetHost {
+ public:
+  struct Options {
+    Config config;
+    std::vector<std::vector<Rank>> process_sets;  // sets 1, 2, ...
+    bool own_thread = true;                       // false: only callers turn it (simulation, tests)
+  };
+  // Wires an engine into a world. Fails on process sets that are not valid.
+  static Result<std::unique_ptr<Engine>> Create(World world, Options options);
+  ~Engine() override;
+
+  const Layout& layout() const { return world_.layout; }
+  int generation() const { return world_.generation; }
+  bool uses_shm() const { return world_.window != nullptr; }
+  // Sorted ranks of every process set, by id.
+  std::vector<std::vector<Rank>> ProcessSets() const;
+
+  // Starts an operation. The result has two owners: the engine, and the caller, who gives it back with Release.
+  Result<Operation*> Submit(Submission submission);
+  // Submits and turns the engine until it is over. The caller owns the result likewise.
+  Result<Operation*> Run(Submission submission);
+  // Turns or waits until the operation is over or the time has come. Whether it is over.
+  bool Wait(Operation* op, Time until);
+  // nullptr: no such handle. Give back with Release.
+  Operation* Find(Handle handle) { return registry_.Acquire(handle); }
+  void Release(Operation* op) { registry_.Drop(op); }
+  bool Forget(Handle handle) { return registry_.Forget(handle); }
+  uint64_t Prepare(int process_set, controller::Request request) {
+    return registry_.Prepare(process_set, std::move(request));
+  }
+  const Registry::Prepared* FindPrepared(uint64_t id) { return registry_.FindPrepared(id); }
+
+  // kOk while operations can succeed; else the first cause.
+  Error Health() const;
+  const LiveCounters& counters() const { return counters_; }
+
+  // Says goodbye and fails what is in flight. Idempotent.
+  void Shutdown();
+  // After fork, in the child: nothing of this engine may be touched any more.
+  void Abandon();
+
+  // For engines without a thread: moves what can be moved. True if anything did.
+  bool Poll();
+
+ private:
+  Engine(World world, Options options);
+  Status CreateSets();
+  Status Validate(const Submission& submission) const;
+  Result<Operation*> Enter(Submission submission);
+
+  // SetHost.
+  void Complete(Operation* op, Error error) override;
+  void SendControl(Rank rank, std::span<const std::byte> message) override;
+  void AskForMemory(Operation* op, size_t bytes) override;
+  void GiveUp(Error error) override;
+
+  // Turning; all OnLoop.
+  bool Progress();
+  bool DrainInbox();
+  void BeginOnLoop(Operation* op);
+  void OnControl(Rank from, std::span<const std::byte> bytes);
+  void SleepUntil(Time until);
+  void TurnUntilOver(Operation* op, Time until);
+  void ExpireOperations(Time now);
+
+  // The token.
+  bool TryToken();
+  bool TakeToken(const Operation* op, Time until);
+  void GiveToken();
+  void ThreadMain();
+
+  // The end of a generation; all OnLoop. See end.cc.
+  void NoticeChanges();
+  void OnPairClosed(Rank rank, const Error& error);
+  void Revoke(const transport::Cause& cause, const std::string& text);
+  bool FinishRevocation();
+  Error DescribeCause() const;
+  Error LeftError(Rank rank) const;
+  // `blamed`: for whose sake it left; itself if nobody's.
+  void MarkLeft(Rank rank, Rank blamed);
+  friend class Liveness;
+
+  World world_;
+  const Options options_;
+  ArenaMemory arena_;
+  Registry registry_;
+  std::vector<std::unique_ptr<ProcessSet>> sets_;
+  Completer completer_;
+  Liveness liveness_;
+
+  std::mutex inbox_mutex_;
+  std::vector<Operation*> inbox_;
+  std::atomic<bool> inbox_full_{false};
+  std::vector<Operation*> timed_;
+  std::atomic<int> pending_{0};
+
+  std::mutex local_token_;  // where there is no window
+  std::mutex wait_mutex_;
+  std::condition_variable wait_changed_;
+  std::atomic<int> callers_waiting_{0};
+  std::atomic<bool> thread_waiting_{false};
+  std::atomic<int> op_waiters_{0};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+  int spin_limit_ = 0;
+  bool crowded_ = false;  // more ranks than cores: yield instead of spinning
+
+  enum class Phase { kWorking, kRevoking, kRevoked };
+  std::atomic<Phase> phase_{Phase::kWorking};
+  Time revoking_since_{};
+  std::string in_flight_at_end_;
+  mutable std::mutex cause_mutex_;
+  transport::Cause cause_;
+  std::string cause_text_;
+  std::set<Rank> left_;
+  std::atomic<Rank> first_left_{-1};
+  std::set<Rank> killed_;
+  LiveCounters counters_;
+  std::atomic<bool> shut_down_{false};
+};
+
+}  // namespace hvd::engine

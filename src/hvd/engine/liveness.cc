@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/engine/liveness.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "hvd/base/log.h"
+#include "hvd/engine/engine.h"
+
+namespace hvd::engine {
+
+Time Liveness::Check(Time now) {
+  std::set<Rank> awaited;
+  for (const auto& set : engine_->sets_) {
+    if (set->busy()) set->CollectAwaited(&awaited);
+  }
+  const auto& config = engine_->options_.config;
+  if (!config.stall_check_disable) ReportStall(now, awaited);
+  Time again = next_report_ > now && !awaited.empty() ? next_report_ : Time::max();
+  if (config.heartbeat_timeout_s <= 0) return again;
+  const Duration limit = Seconds(config.heartbeat_timeout_s);
+  // This rank itself was stopped or starved: nobody had a chance to answer in time.
+  const bool on_time = now - last_check_ < limit;
+  last_check_ = now;
+  for (auto it = watched_.begin(); it != watched_.end();) {
+    it = awaited.contains(it->first) && on_time ? std::next(it) : watched_.erase(it);
+  }
+  for (Rank rank : awaited) {
+    const uint64_t beat = BeatOf(rank);
+    auto [at, fresh] = watched_.try_emplace(rank, Watch{beat, now});
+    if (fresh || at->second.beat != beat) {
+      at->second = Watch{beat, now};
+      Ask(rank);
+    } else if (now - at->second.asked >= limit) {
+      if (IsTraced(rank)) {
+        at->second.asked = now;
+      } else {
+        watched_.clear();
+        engine_->Revoke({transport::Cause::kSilent, rank, 0, engine_->world_.ranks[rank].pid}, {});
+        const auto& locals = engine_->world_.layout.local_ranks;
+        const auto local = std::find(locals.begin(), locals.end(), rank);
+        if (engine_->world_.window != nullptr && local != locals.end()) {
+          engine_->world_.window->Kill(static_cast<int>(local - locals.begin()));
+        }
+        return now;
+      }
+    }
+  }
+  return awaited.empty() ? again : std::min(again, now + limit / 4);
+}
+
+uint64_t Liveness::BeatOf(Rank rank) const {
+  const auto& world = engine_->world_;
+  const auto local = std::find(world.layout.local_ranks.begin(), world.layout.local_ranks.end(), rank);
+  if (world.window != nullptr && local != world.layout.local_ranks.end()) {
+    return world.window->beat(static_cast<int>(local - world.layout.local_ranks.begin()));
+  }
+  const auto pongs = pongs_.find(rank);
+  return pongs == pongs_.end() ? 0 : pongs->second;
+}
+
+void Liveness::Ask(Rank rank) {
+  const auto& world = engine_->world_;
+  const auto local = std::find(world.layout.local_ranks.begin(), world.layout.local_ranks.end(), rank);
+  if (world.window != nullptr && local != world.layout.local_ranks.end()) {
+    world.window->Ring(static_cast<int>(local - world.layout.local_ranks.begin()));
+  } else {
+    engine_->SendControl(rank, wire::Encode(wire::Ping{1}));
+  }
+}
+
+bool Liveness::IsTraced(Rank rank) const {
+  const auto& world = engine_->world_;
+  if (world.layout.host_of[rank] != world.layout.host_of[world.layout.rank]) return false;
+  std::ifstream status(fmt::format("/proc/{}/status", world.ranks[rank].pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("TracerPid:")) return line.find_first_of("123456789") != std::string::npos;
+  }
+  return false;
+}
+
+void Liveness::ReportStall(Time now, const std::set<Rank>& awaited) {
+  const auto& config = engine_->options_.config;
+  const uint64_t operations = engine_->counters().operations.load(std::memory_order_relaxed);
+  if (awaited.empty() || operations != operations_seen_ || !waiting_) {
+    waiting_ = !awaited.empty();
+    operations_seen_ = operations;
+    waiting_since_ = now;
+    next_report_ = now + Seconds(config.stall_check_s);
+    return;
+  }
+  const Duration waited = now - waiting_since_;
+  if (config.stall_shutdown_s > 0 && waited >= Seconds(config.stall_shutdown_s)) {
+    engine_->Revoke({transport::Cause::kStall, *awaited.begin(), 0, engine_->world_.ranks[*awaited.begin()].pid}, {});
+    return;
+  }
+  if (now < next_report_) return;
+  next_report_ = now + Seconds(config.stall_check_s);
+  std::string what;
+  for (const auto& set : engine_->sets_) {
+    if (what.empty()) what = set->DescribeInFlight();
+  }
+  log::Warning(
+      "{} has waited for {:.0f} s: missing ranks: {}. They have not submitted it; a rank that took another branch, "
+      "ended early or hangs in user code looks like this.",
+      what, std::chrono::duration<double>(waited).count(), fmt::join(awaited, ", "));
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The process's arena, as the communicators and the engine use it.
+
+#include "hvd/comm/host/window_communicator.h"
+#include "hvd/transport/shm/arena.h"
+
+namespace hvd::engine {
+
+class ArenaMemory final : public comm::host::StagingSource {
+ public:
+  explicit ArenaMemory(transport::shm::Arena* arena) : arena_(arena) {}
+
+  int64_t OffsetOf(const void* memory, size_t bytes) const override { return arena_->Contains(memory, bytes); }
+  std::byte* Allocate(size_t bytes) override {
+    auto memory = arena_->Allocate(bytes);
+    return memory ? *memory : nullptr;
+  }
+  void Free(std::byte* memory) override { arena_->Release(memory); }
+
+ private:
+  transport::shm::Arena* arena_;
+};
+
+// Memory of outputs that the engine owns and of hvd_alloc: arena memory, or plain memory where the arena is exhausted.
+// FreeShared takes both, and nullptr.
+std::byte* AllocateShared(size_t bytes, bool or_plain);
+void FreeShared(void* memory);
+
+}  // namespace hvd::engine

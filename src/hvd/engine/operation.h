@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// One submitted operation on this rank, from submission to completion.
+//
+// Thread safety: the submitter fills it in; afterwards only the token holder touches it, but for what is marked.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hvd/base/clock.h"
+#include "hvd/comm/communicator.h"
+#include "hvd/controller/plan.h"
+
+namespace hvd::engine {
+
+class ProcessSet;
+struct NameEntry;
+
+using Handle = uint64_t;
+
+// Memory for an output whose size only the collective knows. Returns nullptr to refuse.
+using AllocFunction = std::function<void*(uint64_t bytes, const Shape& shape)>;
+using DoneFunction = std::function<void(Handle handle, const Error* error)>;
+
+struct Operation {
+  enum class State : uint8_t {
+    kSubmitted,   // in the inbox
+    kAnnounced,   // its mark is, or waits to be, in the announcement stream
+    kSent,        // the sequencer was told
+    kAllocating,  // agreed; waits for the memory of its output
+    kRunning,     // data moves
+    kOver,
+  };
+
+  // What was asked for.
+  controller::Request request;
+  ProcessSet* set = nullptr;
+  NameEntry* entry = nullptr;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  size_t input_bytes = 0;
+  size_t output_bytes = 0;
+  bool output_given = false;
+  AllocFunction alloc;
+  DoneFunction done;
+  Time deadline = Time::max();
+  Time submitted{};
+
+  // How far it is.
+  State state = State::kSubmitted;
+  comm::Work work;
+  uint64_t uid = 0;       // of the plan that was announced or said ready for
+  bool detached = false;  // timed out: runs on with a copy of its input, for the others' sake
+  std::vector<std::byte> snapshot;
+  std::atomic<int> allocated{0};  // 0: not asked, 1: asked, 2: answered. Written by the completion thread, too
+
+  // What came out. Written before `over` is set, then read by anybody.
+  Handle handle = 0;
+  Shape output_shape;
+  bool engine_owned = false;
+  Error error;
+  std::atomic<bool> over{false};
+  bool pinned_input = false;
+  bool pinned_output = false;
+
+  // Owners: the handle, the engine until completion, a queued callback. The last one recycles it.
+  std::atomic<int> owners{0};
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A process set on this rank: takes operations from submission to agreement, runs them, and hands them back.
+//
+// Two roads lead to agreement.
+//   announcing  members share memory. Each puts marks for what it wants next into the announcement stream; equal marks
+//   at a
+//               position are the agreement, without a message.
+//   sequenced   the lowest member (the sequencer) is told by messages, and answers with the log.
+// A member that wants something the stream cannot say (a plan that is not known yet) puts a void mark and is sequenced
+// from then on. Void or different marks at a position close the epoch for all members at that position: everything
+// announced from there on goes to the sequencer. When nothing is left half-ready the sequencer logs "resume", which
+// opens the next epoch. Whoever has told the sequencer something that was not executed before "resume" puts a void mark
+// first. So an operation never waits on one road on one rank and on the other road on another rank for ever.
+//
+// Thread safety: call with the progress token.
+
+#include <deque>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "hvd/comm/host/window_communicator.h"
+#include "hvd/controller/plan_book.h"
+#include "hvd/controller/sequencer.h"
+#include "hvd/engine/operation.h"
+
+namespace hvd::engine {
+
+// Written by the token holder, read by anybody.
+struct LiveCounters {
+  std::atomic<uint64_t> operations{0};
+  std::atomic<uint64_t> bytes{0};
+  std::atomic<uint64_t> cache_hits{0};
+  std::atomic<uint64_t> requests{0};
+  std::atomic<uint64_t> fused{0};
+  std::atomic<uint64_t> sleeps{0};
+
+  // One writer at a time, so no read-modify-write is needed.
+  static void Add(std::atomic<uint64_t>& counter, uint64_t more) {
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
+};
+
+// What a process set needs of its engine.
+class SetHost {
+ public:
+  virtual ~SetHost() = default;
+  // The operation is over; `error` with kOk means success.
+  virtual void Complete(Operation* op, Error error) = 0;
+  virtual void SendControl(Rank rank, std::span<const std::byte> message) = 0;
+  // Has the operation's alloc function called elsewhere; op->allocated turns 2 when it returned.
+  virtual void AskForMemory(Operation* op, size_t bytes) = 0;
+  // This rank cannot go on (no memory for what all agreed to do).
+  virtual void GiveUp(Error error) = 0;
+};
+
+struct ProcessSetOptions {
+  int id = 0;
+  std::vector<Rank> ranks;                                   // sorted
+  int me = -1;                                               // member index; -1: this rank is no member
+  std::unique_ptr<comm::host::WindowCommunicator> announce;  // nullptr: always sequenced
+  std::unique_ptr<comm::Communicator> log;
+  controller::SequencerOptions sequencer;
+  SetHost* host = nullptr;
+  LiveCounters* counters = nullptr;
+};
+
+class ProcessSet {
+ public:
+  explicit ProcessSet(ProcessSetOptions options);
+  ~ProcessSet();
+
+  int id() const { return options_.id; }
+  const std::vector<Rank>& ranks() const { return options_.ranks; }
+  int size() const { return static_cast<int>(options_.ranks.size()); }
+  bool included() const { return options_.me >= 0; }
+  // Member index of a global rank; -1 if it is no member.
+  int MemberOf(Rank rank) const;
+
+  void Begin(Operation* op);
+  // Moves what can be moved; false if nothing could.
+  bool Step();
+  bool busy() const { return in_flight_ > 0; }
+
+  // Messages.
+  void OnRequest(int member, controller::Request request);
+  void OnReady(int member, uint64_t uid, int64_t first_dim);
+  void OnLog(uint64_t first_position, std::vector<controller::LogEntry> entries);
+  // Sequencer: appends what is decided, tells everybody. False if there was nothing.
+  bool FlushLog();
+
+  // Gives the user back an operation that is not agreed on yet; it goes on with a copy. False if it runs already.
+  bool Detach(Operation* op);
+  // Members that the operation waits for, for error texts.
+  std::vector<Rank> MissingFor(const Operation& op) const;
+  // Adds the ranks that anything in flight waits for.
+  void CollectAwaited(std::set<Rank>* ranks) const;
+
+  // A member said goodbye: what it has not agreed to will never happen; what runs goes on.
+  void OnLeft(const Error& error);
+  // Ends everything in flight; nothing may write any more.
+  void FailAll(const Error& error);
+  // Name and kind of something in flight, for reports; empty if idle.
+  std::string DescribeInFlight() const;
+
+ private:
+  struct Running {
+    std::unique_ptr<collective::Machine> machine;
+    std::vector<Operation*> ops;
+    std::unique_ptr<comm::Work> fused;
+    uint64_t position = 0;
+    bool announced = false;  // its position is one of the announcement stream
+  };
+
+  void PrepareWork(Operation* op);
+  void FinishAlone(Operation* op);
+  void Tell(Operation* op);
+  bool PublishMarks();
+  bool DecideMarks();
+  void CloseEpoch();
+  void Resume(uint64_t epoch);
+  void ApplyEntry(const controller::LogEntry& entry);
+  void Execute(const controller::LogEntry& entry);
+  void Forget(const controller::LogEntry& entry);
+  // Sizes an allgather's output. False: its memory was asked for, and the operation cannot start yet.
+  bool PrepareGather(Operation* op, const std::vector<int64_t>& first_dims);
+  void StartAnnounced(Operation* op, uint64_t position);
+  bool StartQueued();
+  bool StepAllocating();
+  bool StepRunning();
+  void Finish(Operation* op, Error error);
+  bool sequencer_here() const { return options_.me == 0; }
+
+  ProcessSetOptions options_;
+  controller::PlanBook book_;
+  std::unique_ptr<controller::Sequencer> sequencer_;  // on the lowest member only
+  bool log_dirty_ = false;
+  uint64_t log_length_ = 0;
+
+  // Announcements.
+  bool announcing_ = false;
+  bool epoch_closed_ = false;
+  uint64_t epoch_ = 0;
+  uint64_t head_ = 0;                 // first position that is not decided
+  uint64_t next_ = 0;                 // first position without this rank's mark
+  std::deque<Operation*> announced_;  // at head_, head_ + 1, ...; nullptr: a void mark
+  std::deque<Operation*> waiting_;    // to be announced next; nullptr: a void mark
+  int awaited_member_ = -1;
+
+  std::unordered_map<std::string_view, Operation*> sent_;
+  uint64_t next_log_start_ = 0;      // position of the log's stream
+  std::deque<Running> queued_;       // agreed by the log, not started yet; machines are made at the start, in order
+  std::vector<Running> allocating_;  // announced allgathers that wait for memory
+  std::vector<Running> running_;
+  int in_flight_ = 0;
+  Error left_{Code::kOk, {}, -1};
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The announcing road; see process_set.h.
+#include "hvd/engine/process_set.h"
+
+namespace hvd::engine {
+
+using Outcome = comm::host::WindowCommunicator::Outcome;
+using State = Operation::State;
+
+namespace {
+
+const Error kSuccess{Code::kOk, {}, -1};
+
+}  // namespace
+
+bool ProcessSet::PublishMarks() {
+  static const comm::Work kNoWork;
+  bool moved = false;
+  while (!waiting_.empty()) {
+    Operation* op = waiting_.front();
+    const Outcome outcome =
+        op == nullptr
+            ? options_.announce->Publish(epoch_, next_, 0, 0, kNoWork)
+            : options_.announce->Publish(epoch_, next_, op->uid, controller::FirstDim(op->request.signature), op->work);
+    if (outcome == Outcome::kBusy) break;
+    if (outcome == Outcome::kExhausted) {
+      options_.host->GiveUp({Code::kResourceExhausted, "no shared memory left for staging large tensors"});
+      break;
+    }
+    waiting_.pop_front();
+    announced_.push_back(op);
+    ++next_;
+    moved = true;
+  }
+  return moved;
+}
+
+bool ProcessSet::DecideMarks() {
+  bool moved = false;
+  while (head_ != next_) {
+    awaited_member_ = options_.announce->Missing(epoch_, head_);
+    if (awaited_member_ >= 0) break;
+    moved = true;
+    if (!options_.announce->Agreed(head_)) {
+      CloseEpoch();
+      break;
+    }
+    Operation* op = announced_.front();
+    announced_.pop_front();
+    StartAnnounced(op, head_++);
+  }
+  return moved;
+}
+
+void ProcessSet::CloseEpoch() {
+  options_.announce->Release(head_);
+  std::vector<Operation*> rest(announced_.begin(), announced_.end());
+  rest.insert(rest.end(), waiting_.begin(), waiting_.end());
+  announced_.clear();
+  waiting_.clear();
+  next_ = ++head_;
+  options_.announce->Withdraw(head_);
+  ++epoch_;
+  announcing_ = false;
+  epoch_closed_ = true;
+  awaited_member_ = -1;
+  log_dirty_ = true;  // the sequencer may resume at once
+  for (Operation* op : rest) {
+    if (op != nullptr) Tell(op);
+  }
+}
+
+void ProcessSet::Resume(uint64_t epoch) {
+  // The sequencer saw all marks of the closing position before it logged this, so they are visible here, too.
+  while (epoch_ < epoch && DecideMarks()) {
+  }
+  if (epoch_ != epoch || !epoch_closed_) {
+    options_.host->GiveUp({Code::kInternal, "announcement epochs differ between ranks"});
+    return;
+  }
+  epoch_closed_ = false;
+  if (sent_.empty()) {
+    announcing_ = true;
+  } else {
+    waiting_.push_back(nullptr);
+    PublishMarks();
+  }
+}
+
+void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
+  Running running;
+  running.ops.push_back(op);
+  running.position = position;
+  running.announced = true;
+  if (op->work.op == OpKind::kAllgather) {
+    std::vector<int64_t> first_dims(size());
+    for (int m = 0; m < size(); ++m) first_dims[m] = options_.announce->FirstDim(m, position);
+    if (!PrepareGather(op, first_dims)) {
+      allocating_.push_back(std::move(running));
+      return;
+    }
+  }
+  op->state = State::kRunning;
+  running.machine = options_.announce->Begin(position, &op->work);
+  if (running.machine != nullptr) {
+    running_.push_back(std::move(running));
+    return;
+  }
+  options_.announce->Release(position);
+  Finish(op, kSuccess);
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time-outs, reports and the end of a process set.
+#include <cctype>
+
+#include "hvd/engine/process_set.h"
+
+namespace hvd::engine {
+
+using collective::Piece;
+using State = Operation::State;
+
+bool ProcessSet::Detach(Operation* op) {
+  if (op->state != State::kAnnounced && op->state != State::kSent) return false;
+  op->detached = true;
+  op->snapshot.assign(op->input, op->input + op->input_bytes);
+  if (!op->work.payload.pieces().empty()) {
+    op->work.payload.Clear();
+    op->work.payload.Add(Piece{op->snapshot.data(), nullptr, op->input_bytes});
+  }
+  return true;
+}
+
+std::vector<Rank> ProcessSet::MissingFor(const Operation& op) const {
+  std::vector<Rank> ranks;
+  if (op.state == State::kAnnounced && awaited_member_ >= 0) ranks.push_back(options_.ranks[awaited_member_]);
+  if (sequencer_ != nullptr && op.state == State::kSent) {
+    for (const auto& waiting : sequencer_->Pending()) {
+      if (waiting.name != op.request.name) continue;
+      for (int member : waiting.missing) ranks.push_back(options_.ranks[member]);
+    }
+  }
+  return ranks;
+}
+
+void ProcessSet::CollectAwaited(std::set<Rank>* ranks) const {
+  if (awaited_member_ >= 0 && head_ != next_) ranks->insert(options_.ranks[awaited_member_]);
+  for (const Running& running : running_) {
+    const int member = running.machine->WaitingFor();
+    if (member >= 0 && member != options_.me) ranks->insert(options_.ranks[member]);
+  }
+  if (sent_.empty()) return;
+  if (sequencer_ == nullptr) {
+    ranks->insert(options_.ranks[0]);
+    return;
+  }
+  for (const auto& waiting : sequencer_->Pending()) {
+    for (int member : waiting.missing) {
+      if (member != options_.me) ranks->insert(options_.ranks[member]);
+    }
+  }
+}
+
+void ProcessSet::OnLeft(const Error& error) {
+  if (left_.code != Code::kOk) return;
+  // What the member agreed to before it left still happens; look at that first.
+  while (Step()) {
+  }
+  left_ = error;
+  std::vector<Operation*> undecided;
+  for (Operation* op : announced_) undecided.push_back(op);
+  for (Operation* op : waiting_) undecided.push_back(op);
+  for (const auto& [name, op] : sent_) undecided.push_back(op);
+  announced_.clear();
+  waiting_.clear();
+  sent_.clear();
+  next_ = head_;
+  announcing_ = false;
+  for (Operation* op : undecided) {
+    if (op != nullptr) Finish(op, error);
+  }
+}
+
+void ProcessSet::FailAll(const Error& error) {
+  if (left_.code == Code::kOk) left_ = error;
+  std::vector<Operation*> all;
+  for (Operation* op : announced_) all.push_back(op);
+  for (Operation* op : waiting_) all.push_back(op);
+  for (const auto& [name, op] : sent_) all.push_back(op);
+  for (auto& running : queued_) all.insert(all.end(), running.ops.begin(), running.ops.end());
+  for (auto& running : allocating_) all.insert(all.end(), running.ops.begin(), running.ops.end());
+  for (auto& running : running_) all.insert(all.end(), running.ops.begin(), running.ops.end());
+  announced_.clear();
+  waiting_.clear();
+  sent_.clear();
+  queued_.clear();
+  allocating_.clear();
+  running_.clear();
+  next_ = head_;
+  announcing_ = false;
+  for (Operation* op : all) {
+    if (op != nullptr) Finish(op, error);
+  }
+}
+
+std::string ProcessSet::DescribeInFlight() const {
+  const Operation* op = nullptr;
+  if (!running_.empty()) {
+    op = running_[0].ops[0];
+  } else if (!announced_.empty() && announced_.front() != nullptr) {
+    op = announced_.front();
+  } else if (!sent_.empty()) {
+    op = sent_.begin()->second;
+  }
+  if (op == nullptr) return {};
+  std::string kind(NameOf(op->request.signature.op));
+  for (char& c : kind) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return fmt::format("{} '{}'", kind, op->request.name);
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sequenced road: messages to the sequencer, and the log; see process_set.h.
+#include "hvd/engine/process_set.h"
+#include "hvd/wire/control.h"
+
+namespace hvd::engine {
+
+using controller::LogEntry;
+using State = Operation::State;
+
+void ProcessSet::Tell(Operation* op) {
+  op->state = State::kSent;
+  sent_.emplace(op->request.name, op);
+  const controller::PlanPtr plan = book_.FindByName(op->request.name);
+  const bool known = plan != nullptr && controller::Fits(*plan, op->request.signature);
+  op->uid = known ? plan->uid : 0;
+  const int64_t first_dim = controller::FirstDim(op->request.signature);
+  LiveCounters::Add(known ? options_.counters->cache_hits : options_.counters->requests, 1);
+  if (sequencer_here()) {
+    known ? sequencer_->OnReady(0, op->uid, first_dim) : sequencer_->OnRequest(0, op->request);
+    log_dirty_ = true;
+  } else if (known) {
+    options_.host->SendControl(options_.ranks[0], wire::EncodeReady({options_.id, op->uid, first_dim}));
+  } else {
+    options_.host->SendControl(options_.ranks[0], wire::Encode(wire::RequestMessage{options_.id, op->request}));
+  }
+}
+
+void ProcessSet::OnRequest(int member, controller::Request request) {
+  if (sequencer_ == nullptr) return;
+  sequencer_->OnRequest(member, std::move(request));
+  log_dirty_ = true;
+}
+
+void ProcessSet::OnReady(int member, uint64_t uid, int64_t first_dim) {
+  if (sequencer_ == nullptr) return;
+  sequencer_->OnReady(member, uid, first_dim);
+  log_dirty_ = true;
+}
+
+bool ProcessSet::FlushLog() {
+  if (sequencer_ == nullptr || !log_dirty_) return false;
+  log_dirty_ = false;
+  std::vector<LogEntry> entries = sequencer_->TakeLog();
+  if (epoch_closed_ && sequencer_->Pending().empty()) {
+    LogEntry resume;
+    resume.kind = LogEntry::Kind::kResume;
+    resume.uid = epoch_;
+    entries.push_back(std::move(resume));
+  }
+  if (entries.empty()) return false;
+  const wire::LogMessage message{options_.id, log_length_, entries};
+  for (const wire::Bytes& bytes : wire::EncodeLog(message)) {
+    for (int m = 1; m < size(); ++m) options_.host->SendControl(options_.ranks[m], bytes);
+  }
+  OnLog(log_length_, std::move(entries));
+  return true;
+}
+
+void ProcessSet::OnLog(uint64_t first_position, std::vector<LogEntry> entries) {
+  if (first_position != log_length_) {
+    options_.host->GiveUp({Code::kInternal, "the log of a process set has a gap"});
+    return;
+  }
+  log_length_ += entries.size();
+  for (const LogEntry& entry : entries) ApplyEntry(entry);
+}
+
+void ProcessSet::ApplyEntry(const LogEntry& entry) {
+  switch (entry.kind) {
+    case LogEntry::Kind::kDefine:
+      return book_.Apply(entry);
+    case LogEntry::Kind::kForget:
+      return Forget(entry);
+    case LogEntry::Kind::kExecute:
+      return Execute(entry);
+    case LogEntry::Kind::kResume:
+      return Resume(entry.uid);
+    case LogEntry::Kind::kError: {
+      const auto found = sent_.find(entry.name);
+      if (found == sent_.end()) return;
+      Operation* op = found->second;
+      sent_.erase(found);
+      return Finish(op, entry.error);
+    }
+  }
+}
+
+void ProcessSet::Forget(const LogEntry& entry) {
+  book_.Apply(entry);
+  std::vector<Operation*> again;
+  for (const auto& [name, op] : sent_) {
+    if (op->uid == entry.uid) again.push_back(op);
+  }
+  for (Operation* op : again) {
+    sent_.erase(op->request.name);
+    Tell(op);
+  }
+}
+
+void ProcessSet::Execute(const LogEntry& entry) {
+  Running running;
+  std::vector<int64_t> first_dims;
+  for (const controller::Execution& execution : entry.executions) {
+    const controller::PlanPtr plan = book_.FindByUid(execution.uid);
+    const auto found = plan == nullptr ? sent_.end() : sent_.find(plan->name);
+    if (found == sent_.end()) {
+      options_.host->GiveUp({Code::kInternal, "the log executes something that this rank did not ask for"});
+      return;
+    }
+    running.ops.push_back(found->second);
+    sent_.erase(found);
+    first_dims = execution.first_dims;
+    book_.Drop(execution.uid);
+  }
+  if (running.ops.size() > 1) {
+    LiveCounters::Add(options_.counters->fused, running.ops.size());
+    running.fused = std::make_unique<comm::Work>();
+    running.fused->direct = running.ops[0]->work.direct;
+    running.fused->op = running.ops[0]->work.op;
+    running.fused->dtype = running.ops[0]->work.dtype;
+    running.fused->reduce_op = running.ops[0]->work.reduce_op;
+    running.fused->scale = running.ops[0]->work.scale;
+    for (Operation* op : running.ops) running.fused->payload.Add(op->work.payload.pieces()[0]);
+  }
+  for (Operation* op : running.ops) op->state = State::kAllocating;
+  running.position = next_log_start_++;
+  if (running.ops[0]->work.op == OpKind::kAllgather) PrepareGather(running.ops[0], first_dims);
+  queued_.push_back(std::move(running));
+  StartQueued();
+}
+
+bool ProcessSet::StartQueued() {
+  bool moved = false;
+  // Strictly in log order: staging areas are taken in that order on every rank.
+  while (!queued_.empty() && queued_.front().ops[0]->allocated.load(std::memory_order_acquire) != 1) {
+    Running running = std::move(queued_.front());
+    queued_.pop_front();
+    const comm::Work* work = running.fused != nullptr ? running.fused.get() : &running.ops[0]->work;
+    for (Operation* op : running.ops) op->state = State::kRunning;
+    running.machine = options_.log->Start(running.position, work);
+    running_.push_back(std::move(running));
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/engine/registry.h"
+
+#include <algorithm>
+
+namespace hvd::engine {
+
+Registry::~Registry() = default;
+
+Operation* Registry::Make() {
+  std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    all_.push_back(std::make_unique<Operation>());
+    return all_.back().get();
+  }
+  Operation* op = free_.back();
+  free_.pop_back();
+  return op;
+}
+
+Status Registry::CheckBuffer(const Operation& op, const void* begin, size_t bytes, bool writes) const {
+  if (bytes == 0 || begin == nullptr) return {};
+  const auto from = reinterpret_cast<uintptr_t>(begin);
+  for (const Use& use : uses_) {
+    if (!(use.writes || writes) || from >= use.end || from + bytes <= use.begin) continue;
+    return Fail(
+        Code::kInvalidArgument,
+        "the {} buffer of '{}' overlaps the {} buffer of '{}', which is still in flight: wait for that operation, or "
+        "give each its own memory",
+        writes ? "output" : "input", op.request.name, use.writes ? "output" : "input", use.op->request.name);
+  }
+  return {};
+}
+
+Status Registry::Enter(Operation* op) {
+  std::lock_guard lock(mutex_);
+  Names& names = names_[op->set];
+  auto found = names.find(std::string_view(op->request.name));
+  if (found != names.end() && found->second->in_flight != nullptr) {
+    const Operation* other = found->second->in_flight;
+    return Fail(
+        Code::kInvalidArgument,
+        "Requested to {} a tensor with the same name as another tensor that is currently being processed: '{}'{}. "
+        "Wait for that operation or give every tensor its own name.",
+        NameOf(op->request.signature.op), op->request.name,
+        other->detached ? " (an earlier submission timed out, and other ranks have still not submitted theirs)" : "");
+  }
+  HVD_RETURN_IF_ERROR(CheckBuffer(*op, op->output, op->output_bytes, true));
+  if (op->input != op->output) HVD_RETURN_IF_ERROR(CheckBuffer(*op, op->input, op->input_bytes, false));
+  if (found == names.end()) {
+    found = names.emplace(op->request.name, std::make_unique<NameEntry>()).first;
+    found->second->name = op->request.name;
+  }
+  op->entry = found->second.get();
+  op->entry->in_flight = op;
+  const auto add = [&](const void* begin, size_t bytes, bool writes) {
+    const auto from = reinterpret_cast<uintptr_t>(begin);
+    if (bytes > 0 && begin != nullptr) uses_.push_back({from, from + bytes, writes, op});
+  };
+  add(op->output, op->output_bytes, true);
+  if (op->input != op->output) add(op->input, op->input_bytes, false);
+  op->handle = (static_cast<uint64_t>(stamp_) << 32) | next_handle_++;
+  if (next_handle_ == 0) next_handle_ = 1;
+  op->owners.store(2, std::memory_order_relaxed);
+  handles_.emplace(op->handle, op);
+  return {};
+}
+
+void Registry::EraseBuffers(Operation* op) {
+  for (size_t i = uses_.size(); i-- > 0;) {
+    if (uses_[i].op != op) continue;
+    uses_[i] = uses_.back();
+    uses_.pop_back();
+  }
+}
+
+void Registry::LeaveBuffers(Operation* op) {
+  std::lock_guard lock(mutex_);
+  EraseBuffers(op);
+}
+
+void Registry::Leave(Operation* op) {
+  std::lock_guard lock(mutex_);
+  EraseBuffers(op);
+  if (op->entry == nullptr) return;
+  op->entry->in_flight = nullptr;
+  // Names are not kept beyond their use: callers that number their tensors would fill memory with them.
+  Names& names = names_[op->set];
+  constexpr size_t kKeep = 4096;
+  if (names.size() > kKeep) names.erase(names.find(std::string_view(op->request.name)));
+  op->entry = nullptr;
+}
+
+Operation* Registry::Acquire(Handle handle) {
+  std::lock_guard lock(mutex_);
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return nullptr;
+  found->second->owners.fetch_add(1, std::memory_order_relaxed);
+  return found->second;
+}
+
+bool Registry::Forget(Handle handle) {
+  Operation* op = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = handles_.find(handle);
+    if (found == handles_.end()) return false;
+    op = found->second;
+    handles_.erase(found);
+  }
+  Drop(op);
+  return true;
+}
+
+void Registry::Drop(Operation* op) {
+  if (op->owners.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  op->request.name.clear();
+  op->request.signature.shape.clear();
+  op->set = nullptr;
+  op->entry = nullptr;
+  op->input = nullptr;
+  op->output = nullptr;
+  op->input_bytes = op->output_bytes = 0;
+  op->output_given = false;
+  op->alloc = nullptr;
+  op->done = nullptr;
+  op->deadline = Time::max();
+  op->state = Operation::State::kSubmitted;
+  op->work.payload.Clear();
+  op->work.member_bytes.clear();
+  op->work.gather_to = nullptr;
+  op->uid = 0;
+  op->detached = false;
+  op->snapshot = {};
+  op->allocated.store(0, std::memory_order_relaxed);
+  op->output_shape.clear();
+  op->engine_owned = false;
+  op->error = Error{Code::kOk, {}, -1};
+  op->over.store(false, std::memory_order_relaxed);
+  op->pinned_input = op->pinned_output = false;
+  std::lock_guard lock(mutex_);
+  free_.push_back(op);
+}
+
+uint64_t Registry::Prepare(int process_set, controller::Request request) {
+  std::lock_guard lock(mutex_);
+  prepared_.push_back(std::make_unique<Prepared>(Prepared{process_set, std::move(request)}));
+  return (static_cast<uint64_t>(stamp_) << 32) | prepared_.size();
+}
+
+const Registry::Prepared* Registry::FindPrepared(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  const uint64_t index = id & 0xffffffffu;
+  if (id >> 32 != stamp_ || index == 0 || index > prepared_.size()) return nullptr;
+  return prepared_[index - 1].get();
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What is in flight on this rank: by name (a name may be in flight once per process set), by buffer (a buffer that one
+// operation writes may not be used by another), by handle.
+//
+// Thread safety: all functions; one mutex, held for a few lookups only. Never calls out.
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "hvd/base/result.h"
+#include "hvd/engine/operation.h"
+
+namespace hvd::engine {
+
+struct NameEntry {
+  std::string name;
+  Operation* in_flight = nullptr;
+};
+
+class Registry {
+ public:
+  // `stamp` goes into the upper bits of handles, so that those of another engine are recognised.
+  explicit Registry(uint32_t stamp) : stamp_(stamp) {}
+  ~Registry();
+
+  // A blank operation; recycled where possible.
+  Operation* Make();
+
+  // Puts the operation in flight and gives it a handle (owners: engine and handle). Fails, leaving no trace, when its
+  // name or one of its buffers is in use.
+  Status Enter(Operation* op);
+  // Takes name and buffers back. The handle stays.
+  void Leave(Operation* op);
+  // As Leave for the buffers alone: a detached operation keeps its name.
+  void LeaveBuffers(Operation* op);
+
+  // The operation of a handle with one more owner; nullptr if the handle is not of this engine or was released.
+  Operation* Acquire(Handle handle);
+  // Forgets a handle. False if there is none.
+  bool Forget(Handle handle);
+  void Drop(Operation* op);
+
+  // Ids for callers that repeat the same request.
+  uint64_t Prepare(int process_set, controller::Request request);
+  // nullptr: no such id. Valid until the registry ends.
+  struct Prepared {
+    int process_set = 0;
+    controller::Request request;
+  };
+  const Prepared* FindPrepared(uint64_t id);
+
+ private:
+  struct Use {
+    uintptr_t begin;
+    uintptr_t end;
+    bool writes;
+    Operation* op;
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  using Names = std::unordered_map<std::string, std::unique_ptr<NameEntry>, Hash, std::equal_to<>>;
+
+  Status CheckBuffer(const Operation& op, const void* begin, size_t bytes, bool writes) const;
+  void EraseBuffers(Operation* op);
+
+  const uint32_t stamp_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Operation>> all_;
+  std::vector<Operation*> free_;
+  std::unordered_map<const ProcessSet*, Names> names_;
+  std::vector<Use> uses_;
+  std::unordered_map<Handle, Operation*> handles_;
+  std::vector<std::unique_ptr<Prepared>> prepared_;
+  uint32_t next_handle_ = 1;
+};
+
+}  // namespace hvd::engine

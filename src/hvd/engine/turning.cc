@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who turns the engine, and what a turn does: the token, the engine's thread, waiting callers, spinning and sleeping.
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "hvd/base/log.h"
+#include "hvd/engine/engine.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace hvd::engine {
+namespace {
+
+void Relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// While a caller waits for one operation it looks at that operation's set every time and at everything else now and
+// then.
+constexpr int kLookAround = 32;
+// With more ranks than cores, the core is given away this many times before the rank sleeps.
+constexpr int kYields = 40;
+
+}  // namespace
+
+bool Engine::TryToken() { return world_.window != nullptr ? world_.window->TryLockToken() : local_token_.try_lock(); }
+
+void Engine::GiveToken() {
+  world_.window != nullptr ? world_.window->UnlockToken() : local_token_.unlock();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (callers_waiting_.load(std::memory_order_relaxed) > 0 || thread_waiting_.load(std::memory_order_relaxed)) {
+    std::lock_guard lock(wait_mutex_);
+    wait_changed_.notify_all();
+  }
+}
+
+bool Engine::TakeToken(const Operation* op, Time until) {
+  if (TryToken()) return true;
+  callers_waiting_.fetch_add(1, std::memory_order_seq_cst);
+  op_waiters_.fetch_add(1, std::memory_order_seq_cst);
+  world_.loop->Wake();  // the engine's thread may be asleep with the token
+  std::unique_lock lock(wait_mutex_);
+  bool taken = false;
+  while (!op->over.load(std::memory_order_acquire) && !(taken = TryToken())) {
+    if (until == Time::max()) {
+      wait_changed_.wait(lock);
+    } else if (wait_changed_.wait_until(lock, until) == std::cv_status::timeout) {
+      break;
+    }
+  }
+  op_waiters_.fetch_sub(1, std::memory_order_relaxed);
+  callers_waiting_.fetch_sub(1, std::memory_order_relaxed);
+  if (thread_waiting_.load(std::memory_order_relaxed)) wait_changed_.notify_all();
+  return taken;
+}
+
+bool Engine::Wait(Operation* op, Time until) {
+  if (op->over.load(std::memory_order_acquire)) return true;
+  if (completer_.OnThisThread() && op->allocated.load(std::memory_order_acquire) == 1) return false;
+  if (TakeToken(op, until)) {
+    TurnUntilOver(op, until);
+    GiveToken();
+  }
+  if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
+  return op->over.load(std::memory_order_acquire);
+}
+
+void Engine::TurnUntilOver(Operation* op, Time until) {
+  int spins = 0;
+  int yields = 0;
+  ProcessSet* set = op->set;
+  while (!op->over.load(std::memory_order_acquire)) {
+    bool moved = phase_.load(std::memory_order_relaxed) == Phase::kWorking && set->Step();
+    if (op->over.load(std::memory_order_acquire)) break;
+    if (spins % kLookAround == kLookAround - 1) moved |= Progress();
+    if (moved) {
+      spins = yields = 0;
+      continue;
+    }
+    if (++spins < spin_limit_) {
+      Relax();
+    } else if (crowded_ && yields < kYields) {
+      ++yields;
+      spins = kLookAround;
+      sched_yield();
+    } else {
+      if (world_.loop->Now() >= until) return;
+      SleepUntil(until);
+      spins = yields = 0;
+    }
+  }
+  // Asynchronous operations of other callers go on with the engine's thread.
+  if (pending_.load(std::memory_order_relaxed) > 0 && thread_.joinable()) world_.loop->Wake();
+}
+
+bool Engine::Poll() {
+  if (!TryToken()) return false;
+  const bool moved = Progress();
+  GiveToken();
+  return moved;
+}
+
+bool Engine::DrainInbox() {
+  if (!inbox_full_.load(std::memory_order_acquire)) return false;
+  std::vector<Operation*> batch;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    batch.swap(inbox_);
+    inbox_full_.store(false, std::memory_order_relaxed);
+  }
+  for (Operation* op : batch) BeginOnLoop(op);
+  return !batch.empty();
+}
+
+bool Engine::Progress() {
+  if (world_.window != nullptr) world_.window->Beat();
+  bool moved = DrainInbox();
+  for (transport::Pair* pair : world_.polled) moved |= pair->Poll();
+  moved |= world_.loop->Turn(Duration::zero());
+  NoticeChanges();
+  if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return FinishRevocation() || moved;
+  for (const auto& set : sets_) {
+    if (set->busy()) moved |= set->Step();
+    moved |= set->FlushLog();
+  }
+  if (!timed_.empty()) ExpireOperations(world_.loop->Now());
+  return moved;
+}
+
+void Engine::ExpireOperations(Time now) {
+  std::vector<Operation*> expired;
+  for (Operation* op : timed_) {
+    if (op->deadline <= now && !op->detached) expired.push_back(op);
+  }
+  for (Operation* op : expired) {
+    const std::vector<Rank> missing = op->set->MissingFor(*op);
+    if (!op->set->Detach(op)) {
+      op->deadline = now + Seconds(1);  // all ranks are there and data moves: it ends by itself or by liveness
+      continue;
+    }
+    std::erase(timed_, op);
+    registry_.LeaveBuffers(op);
+    std::string who = missing.empty() ? std::string("some rank has") : fmt::format("rank {} has", missing[0]);
+    op->error = {
+        Code::kDeadlineExceeded,
+        fmt::format("{} '{}' timed out: {} not submitted it. If it does later, it gets this rank's data; this rank "
+                    "may use the name again after that.",
+                    NameOf(op->request.signature.op), op->request.name, who),
+        missing.empty() ? -1 : missing[0]};
+    op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one
+    if (op->done != nullptr) {
+      op->owners.fetch_add(1, std::memory_order_relaxed);
+      completer_.Post([this, op] {
+        op->done(op->handle, &op->error);
+        registry_.Drop(op);
+      });
+    }
+    op->over.store(true, std::memory_order_seq_cst);
+    std::lock_guard lock(wait_mutex_);
+    wait_changed_.notify_all();
+    registry_.Drop(op);
+  }
+}
+
+void Engine::SleepUntil(Time until) {
+  if (world_.window != nullptr) world_.window->BeginSleep();
+  if (!Progress()) {
+    const Time now = world_.loop->Now();
+    Time wake = std::min(until, liveness_.Check(now));
+    for (const Operation* op : timed_) wake = std::min(wake, op->deadline);
+    if (phase_.load(std::memory_order_relaxed) == Phase::kRevoking)
+      wake = std::min(wake, now + std::chrono::milliseconds(1));
+    LiveCounters::Add(counters_.sleeps, 1);
+    world_.loop->Turn(wake == Time::max() ? Duration(-1) : std::max(wake - now, Duration(1)));
+  }
+  if (world_.window != nullptr) world_.window->EndSleep();
+}
+
+void Engine::ThreadMain() {
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (callers_waiting_.load(std::memory_order_seq_cst) > 0 || !TryToken()) {
+      thread_waiting_.store(true, std::memory_order_seq_cst);
+      std::unique_lock lock(wait_mutex_);
+      bool taken = false;
+      while (!stopping_.load(std::memory_order_acquire) &&
+             !(callers_waiting_.load(std::memory_order_seq_cst) == 0 && (taken = TryToken()))) {
+        wait_changed_.wait(lock);
+      }
+      thread_waiting_.store(false, std::memory_order_relaxed);
+      if (!taken) continue;
+    }
+    world_.loop->Turn(Duration(1));  // takes what woke us
+    int spins = 0;
+    while (!stopping_.load(std::memory_order_relaxed) && callers_waiting_.load(std::memory_order_relaxed) == 0) {
+      const bool moved = Progress();
+      const bool working = pending_.load(std::memory_order_relaxed) > 0 || phase_ == Phase::kRevoking;
+      if (!working && !moved) break;
+      if (moved) {
+        spins = 0;
+      } else if (++spins < spin_limit_ / kLookAround) {
+        crowded_ ? static_cast<void>(sched_yield()) : Relax();
+      } else {
+        SleepUntil(Time::max());
+        spins = 0;
+      }
+    }
+    // A message that arrived before the flag was up has no bell: look once more after raising it.
+    if (world_.window != nullptr) world_.window->Listen(true);
+    const bool more = Progress() || inbox_full_.load(std::memory_order_acquire);
+    GiveToken();
+    if (more || callers_waiting_.load(std::memory_order_relaxed) > 0) continue;
+    if (pending_.load(std::memory_order_relaxed) > 0 || phase_ == Phase::kRevoking) continue;
+    pollfd idle{world_.loop->poll_fd(), POLLIN, 0};
+    if (!stopping_.load(std::memory_order_acquire)) ::poll(&idle, 1, -1);
+  }
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/engine/world.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace hvd::engine {
+
+Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids) {
+  Layout layout;
+  layout.rank = rank;
+  layout.size = static_cast<int>(host_ids.size());
+  std::unordered_map<std::string, int> hosts;
+  std::vector<int> local_sizes;
+  std::vector<int> local_rank_of(host_ids.size());
+  for (size_t r = 0; r < host_ids.size(); ++r) {
+    const int host = hosts.emplace(host_ids[r], static_cast<int>(hosts.size())).first->second;
+    if (host == static_cast<int>(local_sizes.size())) local_sizes.push_back(0);
+    layout.host_of.push_back(host);
+    local_rank_of[r] = local_sizes[host]++;
+  }
+  const int my_host = layout.host_of[rank];
+  layout.local_rank = local_rank_of[rank];
+  layout.local_size = local_sizes[my_host];
+  layout.cross_size = 0;
+  for (int host = 0; host < static_cast<int>(local_sizes.size()); ++host) {
+    if (local_sizes[host] <= layout.local_rank) continue;
+    if (host < my_host) ++layout.cross_rank;
+    ++layout.cross_size;
+  }
+  layout.homogeneous = std::ranges::all_of(local_sizes, [&](int n) { return n == local_sizes[0]; });
+  for (size_t r = 0; r < host_ids.size(); ++r) {
+    if (layout.host_of[r] == my_host) layout.local_ranks.push_back(static_cast<Rank>(r));
+  }
+  return layout;
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The job as one rank finds it after rendezvous: who is where, and the connections to them. boot.h makes one from a
+// store; tests and simulators make one by hand.
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hvd/base/types.h"
+#include "hvd/loop/loop.h"
+#include "hvd/transport/pair.h"
+#include "hvd/transport/window.h"
+
+namespace hvd::engine {
+
+struct RankInfo {
+  std::string host_id;
+  std::string hostname;
+  int pid = 0;
+};
+
+// Where this rank stands among the others.
+struct Layout {
+  Rank rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;
+  int cross_size = 1;
+  bool homogeneous = true;
+  std::vector<int> host_of;       // by rank: index of the host, hosts ordered by their lowest rank
+  std::vector<Rank> local_ranks;  // ranks of this host, ascending
+};
+
+// Settings that must be equal on all ranks; rank 0's count.
+struct SharedSettings {
+  int64_t eager_bytes = 64 << 10;
+  int64_t chunk_bytes = 512 << 10;
+  int64_t fusion_threshold = 128 << 20;
+  int64_t cache_capacity = 1024;
+};
+
+struct World {
+  Layout layout;
+  int generation = 0;
+  SharedSettings settings;
+  std::vector<RankInfo> ranks;
+  std::unique_ptr<loop::Loop> loop;
+  // Set by the window's watcher when a peer left or died.
+  std::shared_ptr<std::atomic<bool>> peers_changed = std::make_shared<std::atomic<bool>>(false);
+  std::unique_ptr<transport::Window> window;            // the ranks of this host; nullptr: no shared memory
+  std::vector<std::unique_ptr<transport::Pair>> pairs;  // by rank; nullptr for this one
+  std::vector<transport::Pair*> polled;                 // those that no descriptor announces
+};
+
+Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids);
+
+}  // namespace hvd::engine
