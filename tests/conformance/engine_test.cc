@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives through the whole engine, ranks as threads, against plain references: sizes that meet every road (beside
+// the mark, staged, direct), 1 to 8 ranks. Run once more with HOROVOD_DISABLE_SHM=1, over TCP.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "tests/support/job.h"
+
+namespace hvd::test {
+namespace {
+
+std::vector<float> Values(int rank, size_t count, unsigned seed) {
+  std::mt19937 random(seed * 1000003u + rank);
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(static_cast<int32_t>(random())) * 1e-6f;
+  return values;
+}
+
+std::vector<float> RankOrderSum(int size, size_t count, unsigned seed) {
+  std::vector<float> sum = Values(0, count, seed);
+  for (int rank = 1; rank < size; ++rank) {
+    const std::vector<float> more = Values(rank, count, seed);
+    for (size_t i = 0; i < count; ++i) sum[i] = sum[i] + more[i];
+  }
+  return sum;
+}
+
+constexpr size_t kSizes[] = {0, 1, 3, 4, 5, 63, 1000, 4096, 16384, 16385, 100000, 300001, 1500000};
+
+class EngineTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, EngineTest, ::testing::Values(1, 2, 3, 4, 5, 8));
+
+TEST_P(EngineTest, SumsInRankOrderBitForBit) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    // Twice: the first time every name is new, the second time it is announced.
+    for (int round = 0; round < 2; ++round) {
+      for (size_t count : kSizes) {
+        const unsigned seed = static_cast<unsigned>(count) + round;
+        std::vector<float> data = Values(rank, count, seed);
+        ASSERT_EQ(Sum(ctx, "t" + std::to_string(count), data.data(), count), HVD_OK) << hvd_last_error();
+        ASSERT_EQ(data, RankOrderSum(size, count, seed)) << count << " elements, rank " << rank;
+      }
+    }
+  });
+}
+
+TEST_P(EngineTest, SumsArenaMemoryInPlace) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 3; ++round) {
+      for (size_t count : {1000u, 20000u, 700000u}) {
+        const unsigned seed = static_cast<unsigned>(count) + round;
+        const std::vector<float> values = Values(rank, count, seed);
+        auto* data = static_cast<float*>(hvd_alloc(count * sizeof(float)));
+        ASSERT_NE(data, nullptr);
+        std::copy(values.begin(), values.end(), data);
+        ASSERT_EQ(Sum(ctx, "a" + std::to_string(count), data, count), HVD_OK) << hvd_last_error();
+        ASSERT_EQ(std::vector<float>(data, data + count), RankOrderSum(size, count, seed));
+        hvd_free(data);
+      }
+    }
+  });
+}
+
+TEST_P(EngineTest, GathersRowsOfDifferentCounts) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 3; ++round) {
+      for (int64_t width : {1, 7, 50000}) {
+        const int64_t shape[] = {(rank + round) % 3, width};
+        const size_t mine = static_cast<size_t>(shape[0] * shape[1]);
+        const std::vector<float> values = Values(rank, mine, 7);
+        hvd_request request;
+        hvd_request_default(&request);
+        const std::string name = "g" + std::to_string(width);
+        request.op = HVD_ALLGATHER;
+        request.name = name.c_str();
+        request.shape = shape;
+        request.ndim = 2;
+        request.input = {const_cast<float*>(values.data()), mine * sizeof(float), HVD_CPU, 0};
+        hvd_output output{};
+        output.struct_size = sizeof output;
+        ASSERT_EQ(hvd_run(ctx, &request, &output), HVD_OK) << hvd_last_error();
+        std::vector<float> expected;
+        for (int r = 0; r < size; ++r) {
+          const std::vector<float> part = Values(r, static_cast<size_t>((r + round) % 3 * width), 7);
+          expected.insert(expected.end(), part.begin(), part.end());
+        }
+        ASSERT_EQ(output.ndim, 2);
+        ASSERT_EQ(output.shape[1], width);
+        const auto* data = static_cast<const float*>(output.data);
+        ASSERT_EQ(std::vector<float>(data, data + output.bytes / sizeof(float)), expected);
+        hvd_free(output.data);
+      }
+    }
+  });
+}
+
+TEST_P(EngineTest, BroadcastsFromEveryRoot) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 2; ++round) {
+      for (int root = 0; root < size; ++root) {
+        for (size_t count : {0u, 1u, 5000u, 600000u}) {
+          std::vector<float> data = Values(rank, count, 3);
+          const int64_t shape[] = {static_cast<int64_t>(count)};
+          hvd_request request;
+          hvd_request_default(&request);
+          const std::string name = "b" + std::to_string(count) + "." + std::to_string(root);
+          request.op = HVD_BROADCAST;
+          request.name = name.c_str();
+          request.root_rank = root;
+          request.shape = shape;
+          request.ndim = 1;
+          request.input = request.output = {data.data(), count * sizeof(float), HVD_CPU, 0};
+          ASSERT_EQ(hvd_run(ctx, &request, nullptr), HVD_OK) << hvd_last_error();
+          ASSERT_EQ(data, Values(root, count, 3));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(EngineTest, AsynchronousOperationsInAnyOrder) {
+  const int size = GetParam();
+  constexpr int kOps = 60;
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (int round = 0; round < 6; ++round) {
+      std::vector<int> order(kOps);
+      for (int i = 0; i < kOps; ++i) order[i] = i;
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<std::vector<float>> data(kOps);
+      std::vector<hvd_handle> handles(kOps);
+      for (int i : order) {
+        const size_t count = kSizes[i % 10];
+        data[i] = Values(rank, count, static_cast<unsigned>(i + round));
+        const int64_t shape[] = {static_cast<int64_t>(count)};
+        hvd_request request;
+        hvd_request_default(&request);
+        const std::string name = "n" + std::to_string(i);
+        request.op = HVD_ALLREDUCE;
+        request.reduce_op = HVD_SUM;
+        request.name = name.c_str();
+        request.shape = shape;
+        request.ndim = 1;
+        request.input = request.output = {data[i].data(), count * sizeof(float), HVD_CPU, 0};
+        ASSERT_EQ(hvd_submit(ctx, &request, &handles[i]), HVD_OK) << hvd_last_error();
+      }
+      for (int i = 0; i < kOps; ++i) {
+        ASSERT_EQ(hvd_wait(ctx, handles[i], -1), HVD_OK) << hvd_last_error();
+        ASSERT_EQ(data[i], RankOrderSum(size, kSizes[i % 10], static_cast<unsigned>(i + round)));
+        ASSERT_EQ(hvd_release(ctx, handles[i]), HVD_OK);
+      }
+    }
+  });
+}
+
+TEST(EngineSets, ThreeOverlappingSetsInDifferentOrderOnEachRank) {
+  const std::vector<std::vector<int>> sets{{0, 1}, {1, 2}, {0, 2}};
+  RunThreads(
+      3,
+      [&](int rank, hvd_context* ctx) {
+        for (int round = 0; round < 30; ++round) {
+          std::vector<int> mine;
+          for (int s = 1; s <= 3; ++s) {
+            if (sets[s - 1][0] == rank || sets[s - 1][1] == rank) mine.push_back(s);
+          }
+          if ((rank + round) % 2 == 0) std::swap(mine[0], mine[1]);
+          std::vector<std::vector<float>> data(2);
+          std::vector<hvd_handle> handles(2);
+          for (int i = 0; i < 2; ++i) {
+            data[i].assign(50000, static_cast<float>(rank + 1));
+            const int64_t shape[] = {50000};
+            hvd_request request;
+            hvd_request_default(&request);
+            request.op = HVD_ALLREDUCE;
+            request.reduce_op = HVD_SUM;
+            request.name = "same";
+            request.process_set = mine[i];
+            request.shape = shape;
+            request.ndim = 1;
+            request.input = request.output = {data[i].data(), data[i].size() * sizeof(float), HVD_CPU, 0};
+            ASSERT_EQ(hvd_submit(ctx, &request, &handles[i]), HVD_OK) << hvd_last_error();
+          }
+          for (int i = 0; i < 2; ++i) {
+            ASSERT_EQ(hvd_wait(ctx, handles[i], -1), HVD_OK) << hvd_last_error();
+            hvd_release(ctx, handles[i]);
+            const auto& set = sets[mine[i] - 1];
+            ASSERT_EQ(data[i][49999], static_cast<float>(set[0] + set[1] + 2));
+          }
+        }
+      },
+      sets);
+}
+
+TEST(EngineSets, SmallOnOneSetIsNotStuckBehindLargeOnAnother) {
+  std::atomic<int> small_done{0};
+  RunThreads(3,
+             [&](int rank, hvd_context* ctx) {
+               std::vector<float> large(16 << 20, 1.f);
+               const int64_t shape[] = {static_cast<int64_t>(large.size())};
+               hvd_request request;
+               hvd_request_default(&request);
+               request.op = HVD_ALLREDUCE;
+               request.reduce_op = HVD_SUM;
+               request.name = "large";
+               request.shape = shape;
+               request.ndim = 1;
+               request.input = request.output = {large.data(), large.size() * sizeof(float), HVD_CPU, 0};
+               // Rank 2 joins the large one only after the small ones are through: they cannot have waited for it.
+               if (rank == 2) {
+                 while (small_done.load() < 2) std::this_thread::yield();
+               }
+               hvd_handle handle = 0;
+               ASSERT_EQ(hvd_submit(ctx, &request, &handle), HVD_OK) << hvd_last_error();
+               for (int i = 0; rank < 2 && i < 100; ++i) {
+                 float value = static_cast<float>(rank);
+                 ASSERT_EQ(Sum(ctx, "small", &value, 1, 1), HVD_OK) << hvd_last_error();
+                 ASSERT_EQ(value, 1.f);
+               }
+               ++small_done;
+               ASSERT_EQ(hvd_wait(ctx, handle, -1), HVD_OK) << hvd_last_error();
+               ASSERT_EQ(large[12345], 3.f);
+               hvd_release(ctx, handle);
+             },
+             {{0, 1}});
+}
+
+TEST(EngineErrors, DisagreementIsToldToEveryRankAndTheEngineGoesOn) {
+  RunThreads(3, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 4; ++round) {
+      std::vector<float> data(100 + (rank == 2), 1.f);
+      EXPECT_EQ(Sum(ctx, "shape", data.data(), data.size()), HVD_FAILED_PRECONDITION);
+      EXPECT_NE(std::string(hvd_last_error()).find("Mismatched ALLREDUCE tensor shapes"), std::string::npos)
+          << hvd_last_error();
+      EXPECT_NE(std::string(hvd_last_error()).find("2"), std::string::npos);
+      std::vector<float> good(100, 1.f);
+      EXPECT_EQ(Sum(ctx, "shape", good.data(), good.size()), HVD_OK) << hvd_last_error();
+      EXPECT_EQ(good[99], 3.f);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hvd::test

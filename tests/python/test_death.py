@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that is killed never hangs the others, and they say which rank it was."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+import spawn
+
+CODE = """
+import os, signal, sys, threading, time
+import numpy as np, horovod.numpy as hvd
+victim, how = int(sys.argv[1]), sys.argv[2]
+hvd.init()
+array = hvd.empty(1 << 22, np.float32) if how != "private" else np.empty(1 << 22, np.float32)
+hvd.allreduce_(array, name="warm")
+if hvd.rank() == victim:
+    if how == "exit":
+        sys.exit(0)
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGKILL)).start()
+try:
+    while True:
+        hvd.allreduce_(array, name="warm")
+except hvd.HorovodInternalError as error:
+    print("SEEN", error)
+    hvd.shutdown()
+"""
+
+
+def shared_memory_and_files():
+    return sorted(os.listdir("/dev/shm"))
+
+
+@pytest.mark.parametrize("how", ["arena", "private", "exit"])
+@pytest.mark.parametrize("victim", range(3))
+def test_the_others_name_the_rank(victim, how):
+    before = shared_memory_and_files()
+    results = spawn.spawn([sys.executable, "-c", CODE, str(victim), how], 3, timeout=60)
+    for result in results:
+        if result.rank == victim:
+            assert result.returncode == (0 if how == "exit" else -9)
+            continue
+        assert result.returncode == 0, spawn.describe(result)
+        assert "SEEN Horovod has been shut down" in result.output
+        assert f"rank {victim}" in result.output
+        assert not result.killed
+    assert shared_memory_and_files() == before
+
+
+def test_an_absent_rank_is_an_error_with_a_time(tmp_path):
+    code = "import horovod.numpy as hvd; hvd.init()"
+    env = {"HOROVOD_SIZE": "2", "HOROVOD_RANK": "0", "HOROVOD_START_TIMEOUT": "1"}
+    env["HOROVOD_RENDEZVOUS_ADDR"] = f"127.0.0.1:{spawn.free_port()}"
+    import subprocess
+
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ, **env),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "HorovodTimeoutError" in result.stderr
+    assert "rank 1" in result.stderr
+    assert pathlib.Path(tmp_path).exists()

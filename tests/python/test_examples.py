@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documentation shows works as written."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import spawn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def test_demo():
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "demo.py")], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "ok: the difference must be at most 1e-06" in result.stdout
+
+
+@pytest.mark.parametrize("ranks", [3])
+def test_digits(ranks):
+    outputs = spawn.run([sys.executable, str(ROOT / "examples/numpy/digits.py"), "--epochs", "2"], ranks)
+    assert outputs[0].startswith(f"{ranks} ranks, loss")
+    assert outputs[1:] == [""] * (ranks - 1)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/numpy.md"])
+def test_python_in_the_pages_runs(page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.S)
+    assert blocks
+    for block in blocks:
+        spawn.run([sys.executable, "-c", block], 2, timeout=60)

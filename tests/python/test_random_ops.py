@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short run of random_ops.py, twice, with the same bits."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+import spawn
+
+RUNNER = pathlib.Path(__file__).with_name("random_ops.py")
+
+
+def digests(ranks, **env):
+    command = [sys.executable, str(RUNNER), "--ops", "600", "--seed", "7", "--max-bytes", str(1 << 20)]
+    outputs = spawn.run(command, ranks, timeout=240, env=env)
+    return [re.search(r"digest=(\w+)", output).group(1) for output in outputs]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_random_operations_are_right_and_repeatable(ranks):
+    assert digests(ranks) == digests(ranks)
+
+
+def test_random_operations_over_tcp():
+    assert digests(2, HOROVOD_DISABLE_SHM="1") == digests(2)

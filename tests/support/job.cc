@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/job.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+namespace hvd::test {
+namespace {
+
+std::atomic<int> g_job{0};
+
+struct Sets {
+  std::vector<int32_t> sizes;
+  std::vector<int32_t> ranks;
+};
+
+Sets Flatten(const std::vector<std::vector<int>>& sets) {
+  Sets flat;
+  for (const auto& set : sets) {
+    flat.sizes.push_back(static_cast<int32_t>(set.size()));
+    flat.ranks.insert(flat.ranks.end(), set.begin(), set.end());
+  }
+  return flat;
+}
+
+hvd_init_options Options(int rank, int size, const std::string& rendezvous, const Sets& sets) {
+  hvd_init_options options;
+  hvd_init_options_default(&options);
+  options.rank = rank;
+  options.size = size;
+  options.rendezvous = rendezvous.c_str();
+  options.process_set_count = static_cast<int32_t>(sets.sizes.size());
+  options.process_set_sizes = sets.sizes.data();
+  options.process_set_ranks = sets.ranks.data();
+  return options;
+}
+
+}  // namespace
+
+void RunThreads(int size, const std::function<void(int, hvd_context*)>& body,
+                const std::vector<std::vector<int>>& sets) {
+  const std::string rendezvous = "memory:test-" + std::to_string(++g_job);
+  const Sets flat = Flatten(sets);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const hvd_init_options options = Options(rank, size, rendezvous, flat);
+      hvd_context* ctx = nullptr;
+      ASSERT_EQ(hvd_init(&options, &ctx), HVD_OK) << hvd_last_error();
+      body(rank, ctx);
+      hvd_shutdown(ctx);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+std::vector<ProcessResult> RunProcesses(int size, const std::function<int(int)>& body,
+                                        const std::function<void(const std::vector<int>&)>& parent,
+                                        const ProcessOptions& given) {
+  char folder[] = "/tmp/hvd-test-XXXXXX";
+  EXPECT_NE(mkdtemp(folder), nullptr);
+  const std::string rendezvous = given.rendezvous.empty() ? std::string("file://") + folder : given.rendezvous;
+  const Sets flat = Flatten(given.sets);
+  std::vector<int> pids;
+  for (int rank = 0; rank < size; ++rank) {
+    const int pid = fork();
+    if (pid == 0) {
+      hvd_init_options options = Options(rank, size, rendezvous, flat);
+      if (!given.host_ids.empty()) options.host_id = given.host_ids[rank].c_str();
+      if (hvd_init(&options, nullptr) != HVD_OK) {
+        fprintf(stderr, "rank %d: init: %s\n", rank, hvd_last_error());
+        _exit(98);
+      }
+      const int code = body(rank);
+      hvd_shutdown(nullptr);
+      fflush(nullptr);
+      _exit(::testing::Test::HasFailure() ? 99 : code);
+    }
+    pids.push_back(pid);
+  }
+  if (parent) parent(pids);
+  std::vector<ProcessResult> results(size);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(given.limit_s);
+  for (int rank = 0; rank < size; ++rank) {
+    const int fd = static_cast<int>(syscall(SYS_pidfd_open, pids[rank], 0));
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now()).count();
+    pollfd wait{fd, POLLIN, 0};
+    if (fd >= 0 && poll(&wait, 1, left > 0 ? static_cast<int>(left) : 0) == 0) {
+      results[rank].killed = true;
+      kill(pids[rank], SIGKILL);
+    }
+    waitpid(pids[rank], &results[rank].status, 0);
+    if (fd >= 0) close(fd);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  return results;
+}
+
+int Sum(hvd_context* ctx, const std::string& name, float* data, size_t count, int set) {
+  hvd_request request;
+  hvd_request_default(&request);
+  const int64_t shape[] = {static_cast<int64_t>(count)};
+  request.op = HVD_ALLREDUCE;
+  request.reduce_op = HVD_SUM;
+  request.name = name.c_str();
+  request.shape = shape;
+  request.ndim = 1;
+  request.process_set = set;
+  request.input = request.output = {data, count * sizeof(float), HVD_CPU, 0};
+  return hvd_run(ctx, &request, nullptr);
+}
+
+}  // namespace hvd::test

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/transport/shm/arena.h"
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace hvd::transport::shm {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+bool AllEqual(const std::byte* data, size_t bytes, std::byte value) {
+  return std::all_of(data, data + bytes, [value](std::byte b) { return b == value; });
+}
+
+uint64_t ResidentBytes(int fd) {
+  struct stat info {};
+  ::fstat(fd, &info);
+  return static_cast<uint64_t>(info.st_blocks) * 512;
+}
+
+int InChild(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(Arena, ExtentsAreZeroedAndAligned) {
+  Arena arena({.capacity = 256 * kMiB});
+  ASSERT_TRUE(arena.shareable()) << arena.why();
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::byte*> all;
+    for (const size_t bytes : {size_t{0}, size_t{1}, size_t{64}, size_t{65}, size_t{5000}, size_t{65535}, size_t{65536},
+                               size_t{100000}, size_t{kMiB}, size_t{4 * kMiB + 1}, size_t{9 * kMiB}}) {
+      auto extent = arena.Allocate(bytes);
+      ASSERT_TRUE(extent) << extent.error().message;
+      const auto address = reinterpret_cast<uintptr_t>(*extent);
+      EXPECT_EQ(address % (bytes >= 4 * kMiB ? 2 * kMiB : bytes >= 65536 ? 4096 : 64), 0u) << bytes;
+      EXPECT_TRUE(AllEqual(*extent, bytes, std::byte{0})) << bytes;
+      std::memset(*extent, 0xff, bytes);
+      all.push_back(*extent);
+    }
+    for (auto* extent : all) EXPECT_TRUE(arena.Release(extent));
+    EXPECT_EQ(arena.extents(), 0u);
+  }
+}
+
+TEST(Arena, ContainsKnowsExtentsOnly) {
+  Arena arena({.capacity = 64 * kMiB});
+  auto extent = arena.Allocate(100000);
+  ASSERT_TRUE(extent);
+  int local = 0;
+  EXPECT_EQ(arena.Contains(&local, 4), -1);
+  EXPECT_EQ(arena.Contains(nullptr, 0), -1);
+  EXPECT_EQ(arena.Contains(*extent, 100000), *extent - arena.base());
+  EXPECT_EQ(arena.Contains(*extent + 10, 99990), *extent + 10 - arena.base());
+  EXPECT_EQ(arena.Contains(*extent + 10, 1 << 20), -1);
+  EXPECT_EQ(arena.Contains(*extent, SIZE_MAX), -1);
+  EXPECT_EQ(arena.Contains(arena.base() + 32 * kMiB, 1), -1);
+  EXPECT_TRUE(arena.Release(*extent));
+  EXPECT_EQ(arena.Contains(*extent, 1), -1);
+  EXPECT_FALSE(arena.Release(*extent));
+  EXPECT_FALSE(arena.Release(&local));
+}
+
+TEST(Arena, AnOperationInFlightKeepsTheExtent) {
+  Arena arena({.capacity = 64 * kMiB});
+  auto extent = arena.Allocate(2 * kMiB);
+  ASSERT_TRUE(extent);
+  (*extent)[kMiB] = std::byte{42};
+  EXPECT_GE(arena.Pin(*extent + kMiB, 100), 0);
+  EXPECT_TRUE(arena.AddRef(*extent + 5));
+  EXPECT_TRUE(arena.Release(*extent));
+  EXPECT_TRUE(arena.Release(*extent + 5));
+  EXPECT_EQ((*extent)[kMiB], std::byte{42});
+  EXPECT_TRUE(arena.Release(*extent + kMiB));
+  EXPECT_EQ(arena.extents(), 0u);
+}
+
+TEST(Arena, LargeExtentsGoBackToTheSystem) {
+  Arena arena({.capacity = 512 * kMiB});
+  for (int i = 0; i < 5; ++i) {
+    auto extent = arena.Allocate(100 * kMiB + 12345);
+    ASSERT_TRUE(extent);
+    EXPECT_GE(ResidentBytes(arena.fd()), 100 * kMiB);
+    arena.Release(*extent);
+    EXPECT_LT(ResidentBytes(arena.fd()), kMiB);
+    EXPECT_EQ(arena.committed(), 0u);
+  }
+}
+
+TEST(Arena, BudgetIsKept) {
+  Arena arena({.capacity = 256 * kMiB});
+  arena.SetBudget(10 * kMiB);
+  auto first = arena.Allocate(8 * kMiB);
+  ASSERT_TRUE(first);
+  const auto second = arena.Allocate(4 * kMiB);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::kResourceExhausted);
+  arena.Release(*first);
+  std::vector<std::byte*> medium;
+  for (int i = 0; i < 20; ++i) {
+    auto extent = arena.Allocate(500000);
+    ASSERT_TRUE(extent);
+    medium.push_back(*extent);
+  }
+  for (auto* extent : medium) arena.Release(extent);
+  EXPECT_TRUE(arena.Allocate(8 * kMiB)) << "what is kept for reuse must not count against a new extent";
+  EXPECT_FALSE(arena.Allocate(uint64_t{1} << 50));
+}
+
+TEST(Arena, SpaceIsNotLostToFragments) {
+  Arena arena({.capacity = 64 * kMiB});
+  std::mt19937 random(1);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<std::byte*> extents;
+    for (int i = 0; i < 6; ++i) {
+      auto extent = arena.Allocate(kMiB + random() % (6 * kMiB));
+      ASSERT_TRUE(extent) << "round " << round << ": " << extent.error().message;
+      extents.push_back(*extent);
+    }
+    std::shuffle(extents.begin(), extents.end(), random);
+    for (auto* extent : extents) arena.Release(extent);
+  }
+}
+
+TEST(Arena, WorksPrivatelyWithoutMemfd) {
+  Arena arena({.capacity = 64 * kMiB, .private_only = true});
+  EXPECT_FALSE(arena.shareable());
+  EXPECT_FALSE(arena.why().empty());
+  for (int i = 0; i < 2; ++i) {
+    auto extent = arena.Allocate(8 * kMiB);
+    ASSERT_TRUE(extent);
+    EXPECT_TRUE(AllEqual(*extent, 8 * kMiB, std::byte{0}));
+    std::memset(*extent, 1, 8 * kMiB);
+    EXPECT_GE(arena.Contains(*extent, 8 * kMiB), 0);
+    arena.Release(*extent);
+  }
+}
+
+TEST(Arena, SaysWhyWhereASandboxForbidsMemfd) {
+  EXPECT_EQ(InChild([] {
+              sock_filter filter[] = {
+                  BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+              };
+              const sock_fprog program{std::size(filter), filter};
+              if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 0;
+              if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 0;
+              Arena arena({.capacity = 64 * kMiB});
+              if (arena.shareable() || arena.why().find("memfd") == std::string::npos) return 1;
+              return arena.Allocate(kMiB) ? 0 : 2;
+            }),
+            0);
+}
+
+TEST(Arena, FileSizeLimitIsAReasonNotADeath) {
+  EXPECT_EQ(InChild([] {
+              const rlimit limit{kMiB, kMiB};
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              Arena arena({.capacity = 64 * kMiB});
+              if (arena.shareable() || arena.why().find("ulimit") == std::string::npos) return 1;
+              return arena.Allocate(kMiB) ? 0 : 2;
+            }),
+            0);
+}
+
+TEST(Arena, ForkedChildReadsButOwnsNothing) {
+  Arena arena({.capacity = 64 * kMiB});
+  auto extent = arena.Allocate(2 * kMiB);
+  ASSERT_TRUE(extent);
+  std::memset(*extent, 7, 2 * kMiB);
+  EXPECT_EQ(InChild([&] {
+              if (!AllEqual(*extent, 2 * kMiB, std::byte{7})) return 1;
+              const auto refused = arena.Allocate(100);
+              if (refused || refused.error().code != Code::kFailedPrecondition) return 2;
+              if (!arena.Release(*extent)) return 3;
+              return arena.fd() == -1 ? 0 : 4;
+            }),
+            0);
+  EXPECT_TRUE(AllEqual(*extent, 2 * kMiB, std::byte{7}));
+  EXPECT_TRUE(arena.Release(*extent));
+}
+
+TEST(Arena, ForksWhileOthersAllocate) {
+  Arena arena({.capacity = 64 * kMiB});
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop.load()) {
+      if (auto extent = arena.Allocate(1000)) arena.Release(*extent);
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(InChild([&] {
+                ::alarm(10);
+                return arena.Allocate(10) || arena.Release(&i) ? 1 : 0;
+              }),
+              0);
+  }
+  stop.store(true);
+  busy.join();
+}
+
+// No two extents overlap, whatever the threads do: each fills its own with its own number and finds it unchanged.
+TEST(Arena, ThreadsGetDifferentMemory) {
+  Arena arena({.capacity = 256 * kMiB});
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  const unsigned seed = std::random_device{}();
+  for (unsigned t = 1; t <= 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(seed + t);
+      std::vector<std::pair<std::byte*, size_t>> mine;
+      for (int i = 0; i < 2000; ++i) {
+        if (mine.size() < 20 && random() % 2 == 0) {
+          const size_t bytes = size_t{1} << (random() % 21);
+          auto extent = arena.Allocate(bytes);
+          if (!extent || !AllEqual(*extent, std::min<size_t>(bytes, 256), std::byte{0})) {
+            wrong.fetch_add(1);
+            continue;
+          }
+          std::memset(*extent, static_cast<int>(t), bytes);
+          mine.emplace_back(*extent, bytes);
+        } else if (!mine.empty()) {
+          const size_t at = random() % mine.size();
+          const auto [data, bytes] = mine[at];
+          if (!AllEqual(data, bytes, static_cast<std::byte>(t))) wrong.fetch_add(1);
+          arena.Release(data);
+          mine.erase(mine.begin() + static_cast<ptrdiff_t>(at));
+        }
+      }
+      for (const auto& [data, bytes] : mine) arena.Release(data);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0) << "seed " << seed;
+  EXPECT_EQ(arena.extents(), 0u);
+}
+
+TEST(Arena, ProcessArenaIsOne) {
+  EXPECT_EQ(&Arena::Process(), &Arena::Process());
+  EXPECT_GT(Arena::Process().capacity(), 0u);
+}
+
+}  // namespace
+}  // namespace hvd::transport::shm
