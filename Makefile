@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# Two commands do everything: `make demo` and `make test`. Each prepares what it needs; see CONTRIBUTING.md.
+PYTHON_VENV := .venv/bin/python
+CXX_FILES = $(shell find src include tests tools benchmarks -name '*.h' -o -name '*.cc' -o -name '*.hpp' -o -name '*.c')
+
+.PHONY: help setup build demo test test-cpp test-python bench lint format docs clean
+
+help:
+	@echo 'make setup   install missing packages, make .venv, build, install the package into .venv'
+	@echo 'make demo    train a model on 1 and on 2 processes and compare'
+	@echo 'make test    lint and all tests of the release build'
+	@echo 'make bench   speed next to Open MPI, MPICH and Gloo'
+	@echo 'make lint    clang-format, ruff, layers          make format   apply the first two'
+	@echo 'make docs    docs/env.md from the library        make clean    remove what was built'
+
+setup:
+	@tools/setup.sh
+
+build:
+	@cmake --preset release > /dev/null && cmake --build --preset release
+
+demo: setup
+	@$(PYTHON_VENV) tools/demo.py
+
+lint: setup
+	@clang-format-16 --dry-run -Werror $(CXX_FILES)
+	@$(PYTHON_VENV) -m ruff check --quiet .
+	@$(PYTHON_VENV) -m ruff format --check --quiet .
+	@$(PYTHON_VENV) tools/check_layers.py
+
+format: setup
+	@clang-format-16 -i $(CXX_FILES)
+	@$(PYTHON_VENV) -m ruff check --quiet --fix .
+	@$(PYTHON_VENV) -m ruff format --quiet .
+
+test: lint test-cpp test-python
+
+test-cpp: setup
+	@ctest --test-dir build/release --output-on-failure --timeout 600
+
+test-python: setup
+	@$(PYTHON_VENV) -m pytest
+
+bench: setup
+	@tools/setup.sh packages tools/debian-packages-bench.txt
+	@$(PYTHON_VENV) benchmarks/run.py
+
+docs: setup
+	@$(PYTHON_VENV) tools/gen_env.py
+
+clean:
+	rm -rf build dist .venv .pytest_cache .ruff_cache .hypothesis

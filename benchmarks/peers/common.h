@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the peers' and the floor programs share: sizes, iteration counts, fresh data, statistics, one CSV line per size.
+// hvd_perf uses the same sizes, iterations and rules, so that the figures may be compared.
+//
+// Settings come from the environment, because mpirun hands that on: NP, MINB, MAXB (bytes), FRESH (0 or 1; default 1),
+// SLOW (divides the iterations by 4).
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace peers {
+
+inline double NowMicros() {
+  using std::chrono::duration;
+  return duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+inline size_t FromEnv(const char* name, size_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
+}
+
+struct Settings {
+  int ranks = static_cast<int>(FromEnv("NP", 2));
+  size_t min_bytes = FromEnv("MINB", 4);
+  size_t max_bytes = FromEnv("MAXB", 16u << 20);
+  bool fresh = FromEnv("FRESH", 1) != 0;
+  bool slow = FromEnv("SLOW", 0) != 0;
+
+  std::vector<size_t> Sizes() const {
+    std::vector<size_t> sizes;
+    for (size_t bytes :
+         {4u, 1u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20, 256u << 20}) {
+      if (bytes >= min_bytes && bytes <= max_bytes) sizes.push_back(bytes);
+    }
+    return sizes;
+  }
+
+  int Iterations(size_t bytes) const {
+    int iterations = bytes <= 1024           ? 4000
+                     : bytes <= (16u << 10)  ? 2000
+                     : bytes <= (64u << 10)  ? 1000
+                     : bytes <= (256u << 10) ? 500
+                     : bytes <= (1u << 20)   ? 200
+                     : bytes <= (4u << 20)   ? 60
+                     : bytes <= (16u << 20)  ? 20
+                     : bytes <= (64u << 20)  ? 8
+                                             : 5;
+    if (ranks > 2) iterations /= 4;
+    if (slow) iterations /= 4;
+    return std::max(3, iterations);
+  }
+  int Warmup(size_t bytes) const { return std::max(2, Iterations(bytes) / 10); }
+};
+
+// Prints "op,ranks,bytes,iterations,min_us,median_us,p90_us". `times` are those of the slowest rank.
+inline void Emit(const char* op, int ranks, size_t bytes, std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const size_t n = times.size();
+  std::printf("%s,%d,%zu,%zu,%.4f,%.4f,%.4f\n", op, ranks, bytes, n, times.front(), times[n / 2],
+              times[std::min(n - 1, n * 9 / 10)]);
+  std::fflush(stdout);
+}
+
+// Private memory, present before anything is timed.
+inline float* AllocateBuffer(size_t bytes) {
+  constexpr size_t kHugePage = 2u << 20;
+  const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* memory = std::aligned_alloc(kHugePage, rounded);
+  std::memset(memory, 0x11, rounded);
+  std::memset(memory, 0, rounded);
+  return static_cast<float*>(memory);
+}
+
+// What a backward pass does before a gradient is reduced.
+inline void Refresh(float* data, size_t count) {
+  std::memset(data, 0, count * sizeof(float));
+  asm volatile("" ::: "memory");
+}
+
+inline void PinTo(int rank) {
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;
+  int skip = rank % CPU_COUNT(&usable);
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &usable) || skip-- > 0) continue;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(core, &own);
+    sched_setaffinity(0, sizeof own, &own);
+    return;
+  }
+}
+
+}  // namespace peers

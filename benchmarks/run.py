@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures hvd beside Open MPI, MPICH, Gloo and the naive floor programs, and says which promises hold.
+
+All contenders run in the same minutes, in alternating order, on fresh data; see docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import report
+from bars import all_bars
+from contenders import HVD_ARENA, HVD_PERF, HVD_PRIVATE, LARGE_SIZES, ROOT, SIZES, all_contenders
+from measure import compare, say
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    depth = parser.add_mutually_exclusive_group()
+    depth.add_argument("--quick", action="store_true", help="3 repetitions, under 1.5 minutes")
+    depth.add_argument("--full", action="store_true", help="15 repetitions and sizes up to 256 MiB")
+    parser.add_argument("--repetitions", type=int, help="default 7")
+    parser.add_argument("--seconds", type=float, help="stop comparing after about so long")
+    parser.add_argument("--ranks", type=int, default=2, help="the promises are about 2")
+    parser.add_argument(
+        "--max-foreign", type=float, default=0.08, help="repeat a launch with more other work than this"
+    )
+    parser.add_argument("--hvd-perf", type=Path, default=HVD_PERF, help=f"default {HVD_PERF.relative_to(ROOT)}")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "results.json")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        default=ROOT / "build" / "bench" / "results.md",
+        help="written, or updated between its result markers (docs/benchmarks.md has them)",
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a promise is missed or not measured")
+    return parser.parse_args()
+
+
+def find_hvd_perf(path: Path) -> Path:
+    """Builds it where the release build is configured; ends the program where it cannot be had."""
+    build_folder = HVD_PERF.parent.parent
+    if path == HVD_PERF and (build_folder / "CMakeCache.txt").exists():
+        built = subprocess.run(["cmake", "--build", str(build_folder), "--target", "hvd_perf"], capture_output=True)
+        if built.returncode != 0:
+            say(built.stdout.decode()[-2000:])
+    if not path.exists():
+        sys.exit(f"{path} does not exist; run `make setup` first")
+    return path.resolve()
+
+
+def main() -> int:
+    options = parse()
+    start = time.monotonic()
+    hvd_perf = find_hvd_perf(options.hvd_perf)
+    sizes = SIZES + LARGE_SIZES if options.full else SIZES
+    repetitions = options.repetitions or (3 if options.quick else 15 if options.full else 7)
+    seconds = options.seconds or (50 if options.quick else 1200 if options.full else 140)
+    say("building the peers' programs")
+    contenders, missing = all_contenders(options.ranks, sizes, hvd_perf)
+    for name, reason in missing.items():
+        say(f"{name} is left out: {reason}")
+    comparison = compare(contenders, repetitions, seconds, options.max_foreign)
+    say("start, idling and memory")
+    bars = all_bars(comparison, hvd_perf, options.ranks, options.quick)
+
+    command = " ".join(["benchmarks/run.py", *map(shlex.quote, sys.argv[1:])])
+    described = report.context(contenders, missing, command)
+    text = report.markdown(bars, comparison, sizes, described, options.ranks)
+    report.write_markdown(options.markdown, text)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report.as_json(bars, comparison, described), indent=1) + "\n")
+    print(text)
+    say(f"took {time.monotonic() - start:.0f} s; written: {options.markdown}, {options.json}")
+    if any(name in comparison.failures for name in (HVD_ARENA, HVD_PRIVATE)):
+        return 1
+    return 1 if options.strict and not all(bar.passed for bar in bars) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

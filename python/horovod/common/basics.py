@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Life cycle and ranks, the same in every framework's module."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from collections.abc import Sequence
+
+from horovod.common import abi, names, process_sets
+from horovod.common.exceptions import HorovodUnsupportedError
+from horovod.common.library import load
+from horovod.common.process_sets import ProcessSet
+from horovod.common.status import check, check_init
+
+_exit_registered = False
+
+
+def _shutdown_at_exit() -> None:
+    # Tells the peers that this rank leaves in good order. What fails now has nobody left to be told.
+    load().hvd_shutdown(None)
+
+
+class HorovodBasics:
+    """
+    The functions that need no tensor. All objects of this class speak for the one engine of the process.
+
+    Thread safety: `init` and `shutdown` must not run at the same time as each other; everything else may.
+    """
+
+    def init(self, comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+        """
+        Join the job; returns when every rank has. Does nothing if that happened before.
+
+        Rank and size come from HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS_ADDR (a launcher sets them); without
+        them this process is a job of size 1. `process_sets` lists the same sets on every rank.
+
+        >>> import horovod.numpy as hvd
+        >>> hvd.init()
+        >>> hvd.size() >= 1
+        True
+        """
+        if self.is_initialized():
+            return
+        if comm is not None and (not isinstance(comm, (list, tuple)) or len(comm) > 0):
+            raise HorovodUnsupportedError(
+                "init(comm=...) does not exist in this release yet: start all ranks and pass process_sets instead"
+            )
+        _init(_checked_sets(process_sets))
+
+    def shutdown(self) -> None:
+        """Leave the job. Pending operations fail; `init` may follow. Does nothing when not initialised."""
+        check(load().hvd_shutdown(None))
+        process_sets.forget()
+
+    def is_initialized(self) -> bool:
+        """Whether `init` was called and `shutdown` was not."""
+        return bool(load().hvd_is_initialized(None))
+
+    def rank(self) -> int:
+        """Return this process's number in the job, from 0."""
+        return _query(abi.QUERY_RANK)
+
+    def size(self) -> int:
+        """Return the number of processes in the job."""
+        return _query(abi.QUERY_SIZE)
+
+    def local_rank(self) -> int:
+        """Return this process's number among those of its host."""
+        return _query(abi.QUERY_LOCAL_RANK)
+
+    def local_size(self) -> int:
+        """Return the number of processes on this host."""
+        return _query(abi.QUERY_LOCAL_SIZE)
+
+    def cross_rank(self) -> int:
+        """Return the index of this host among the hosts that have this local rank."""
+        return _query(abi.QUERY_CROSS_RANK)
+
+    def cross_size(self) -> int:
+        """Return the number of hosts that have this local rank."""
+        return _query(abi.QUERY_CROSS_SIZE)
+
+    def is_homogeneous(self) -> bool:
+        """Whether every host has the same number of processes."""
+        return bool(_query(abi.QUERY_IS_HOMOGENEOUS))
+
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Not in this release yet."""
+        raise HorovodUnsupportedError("start_timeline does not exist in this release yet")
+
+    def stop_timeline(self) -> None:
+        """Not in this release yet."""
+        raise HorovodUnsupportedError("stop_timeline does not exist in this release yet")
+
+    def mpi_threads_supported(self) -> bool:
+        """Raise ValueError: operations do not go through MPI."""
+        raise ValueError("mpi_threads_supported() has no answer: MPI is not enabled")
+
+    def mpi_enabled(self) -> bool:
+        """Whether operations go through MPI."""
+        return False
+
+    def mpi_built(self) -> bool:
+        """Whether this build can use MPI."""
+        return False
+
+    def gloo_enabled(self) -> bool:
+        """Whether operations go through Gloo. They never do: the engine is this package's own."""
+        return False
+
+    def gloo_built(self) -> bool:
+        """Whether this build can use Gloo."""
+        return False
+
+    def nccl_built(self) -> int:
+        """Return NCCL's version code, or 0 when this build cannot use NCCL."""
+        return 0
+
+    def ddl_built(self) -> bool:
+        """Whether this build can use IBM's DDL."""
+        return False
+
+    def ccl_built(self) -> bool:
+        """Whether this build can use Intel's oneCCL."""
+        return False
+
+    def cuda_built(self) -> bool:
+        """Whether this build can use CUDA."""
+        return False
+
+    def rocm_built(self) -> bool:
+        """Whether this build can use ROCm."""
+        return False
+
+    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
+        return process_sets.ids_and_ranks()
+
+
+def _query(what: int) -> int:
+    value = ctypes.c_int32()
+    check(load().hvd_query(None, what, ctypes.byref(value)))
+    return value.value
+
+
+def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
+    if isinstance(sets, str):
+        if sets.lower() == "dynamic":
+            raise HorovodUnsupportedError("dynamic process sets do not exist in this release yet: give init a list")
+        raise ValueError(f'process_sets={sets!r}: give a list of ProcessSet or "dynamic"')
+    sets = [] if sets is None else [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in sets]
+    seen: dict[tuple[int, ...], int] = {}
+    for index, one in enumerate(sets):
+        ranks = tuple(one.ranks or ())
+        if ranks in seen:
+            one.process_set_id = None
+            raise ValueError(f"process sets {seen[ranks]} and {index} given to init have the same ranks {list(ranks)}")
+        seen[ranks] = index
+    return sets
+
+
+def _init(sets: list[ProcessSet]) -> None:
+    global _exit_registered
+    options = abi.InitOptions(struct_size=ctypes.sizeof(abi.InitOptions), rank=-1, size=-1, generation=-1)
+    sizes = [len(one.ranks or ()) for one in sets]
+    ranks = [rank for one in sets for rank in one.ranks or ()]
+    options.process_set_count = len(sets)
+    options.process_set_sizes = (ctypes.c_int32 * len(sizes))(*sizes)
+    options.process_set_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
+    check_init(load().hvd_init(ctypes.byref(options), None))
+    if not _exit_registered:
+        atexit.register(_shutdown_at_exit)
+        _exit_registered = True
+    names.reset()
+    process_sets.registered(sets)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of the library as an owner object that NumPy (or anything that knows the array interface) can wrap."""
+
+from __future__ import annotations
+
+from horovod.common import abi
+from horovod.common.library import load
+from horovod.common.status import exception
+
+
+class Block:
+    """
+    `bytes` bytes at `address`, given back to the library when the last array over them is gone.
+
+    Such memory is reachable by all ranks of the host, so operations on it copy nothing. It outlives `shutdown`.
+    """
+
+    # The function is a member because module globals may already be gone when the interpreter ends.
+    __slots__ = ("address", "bytes", "_free")
+
+    def __init__(self, address: int, size: int) -> None:
+        self.address = address
+        self.bytes = size
+        self._free = load().hvd_free
+
+    @property
+    def __array_interface__(self) -> dict:
+        return {"version": 3, "typestr": "|u1", "shape": (self.bytes,), "data": (self.address, False)}
+
+    def __del__(self) -> None:
+        self._free(self.address)
+
+
+def allocate(size: int) -> Block:
+    """Return zeroed, 64-byte aligned memory. Raises MemoryError when the arena is full."""
+    address = load().hvd_alloc(size)
+    if not address:
+        raise exception(abi.RESOURCE_EXHAUSTED)
+    return Block(address, size)

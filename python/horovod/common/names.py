@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Names of operations. Ranks agree by name, so equal programs must make equal names.
+
+Unnamed operations are counted per kind and process set: a rank that is in more sets than another stays in step with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+
+_counters: defaultdict[tuple[str, int], itertools.count] = defaultdict(itertools.count)
+
+
+def wire_name(kind: str, name: str | None, process_set: int) -> bytes:
+    """Return the name that all ranks must give: `kind.name`, or `kind.noname.N` for the N-th unnamed one."""
+    if name is None:
+        return b"%s.noname.%d" % (kind.encode(), next(_counters[kind, process_set]))
+    return f"{kind}.{name}".encode()
+
+
+def reset() -> None:
+    """Start again from 0: after init all ranks count alike, also those that have just been started."""
+    _counters.clear()

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python objects among ranks: pickled by cloudpickle, so only for data from ranks of the same job."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from horovod.common import abi, names, request
+from horovod.common.process_sets import ProcessSet, global_process_set, id_of
+
+# The same on every rank although the objects' types may differ: often only the root has one.
+_DEFAULT_NAME = "object"
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """
+    Return root_rank's object on every rank; the other ranks' argument does not matter.
+
+    >>> import horovod.numpy as hvd
+    >>> hvd.init()
+    >>> hvd.broadcast_object({"epoch": 3})
+    {'epoch': 3}
+    """
+    identifier, name = id_of(process_set), name or _DEFAULT_NAME
+    own = _own_rank() == root_rank
+    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8).copy() if own else np.empty(0, np.uint8)
+    size = np.array([payload.size], np.int64)
+    _broadcast(size, root_rank, f"{name}.sz", identifier)
+    if not own:
+        payload = np.empty(int(size[0]), np.uint8)
+    _broadcast(payload, root_rank, f"{name}.t", identifier)
+    return obj if own else pickle.loads(payload)
+
+
+def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
+    """
+    Return the objects of all ranks, in rank order.
+
+    >>> import horovod.numpy as hvd
+    >>> hvd.init()
+    >>> len(hvd.allgather_object("hello")) == hvd.size()
+    True
+    """
+    identifier, name = id_of(process_set), name or _DEFAULT_NAME
+    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8)
+    sizes = _allgather(np.array([payload.size], np.int64), f"{name}.sz", identifier)
+    data = _allgather(payload, f"{name}.t", identifier)
+    ends = np.cumsum(sizes)
+    return [pickle.loads(data[end - size : end]) for size, end in zip(sizes, ends)]
+
+
+def _own_rank() -> int:
+    from horovod.common.basics import HorovodBasics
+
+    return HorovodBasics().rank()
+
+
+def _operation(op: int, kind: str, array: np.ndarray, name: str, identifier: int, **more: Any) -> request.Operation:
+    return request.Operation(
+        op=op,
+        name=names.wire_name(kind, name, identifier),
+        process_set=identifier,
+        dtype=abi.DTYPES[array.dtype.name],
+        shape=array.shape,
+        source=(array.ctypes.data, array.nbytes),
+        **more,
+    )
+
+
+def _broadcast(array: np.ndarray, root_rank: int, name: str, identifier: int) -> None:
+    target = (array.ctypes.data, array.nbytes)
+    request.run(_operation(abi.BROADCAST, "broadcast", array, name, identifier, target=target, root_rank=root_rank))
+
+
+def _allgather(array: np.ndarray, name: str, identifier: int) -> np.ndarray:
+    result = request.run(_operation(abi.ALLGATHER, "allgather", array, name, identifier))
+    assert result is not None
+    block, shape = result
+    if block is None:
+        return np.empty(shape, array.dtype)
+    return np.asarray(block).view(array.dtype).reshape(shape)

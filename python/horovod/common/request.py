@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Operations without tensors: addresses, sizes and shapes in, the same out. Every framework's ops.py stands on this.
+
+Thread safety: all functions may be called from any thread.
+Lifetime: `keep` of `submit` is held until the operation was synchronised, so its memory stays valid.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+from horovod.common import abi
+from horovod.common.library import load
+from horovod.common.memory import Block
+from horovod.common.status import check, exception
+
+# Memory of an output whose size only the operation knows, with its shape. No memory where it has no bytes.
+Result = tuple[Optional[Block], tuple[int, ...]]
+
+# A wait inside the library does not see Ctrl-C; Python looks for it between two such waits.
+_INTERRUPT_CHECK_S = 1.0
+
+_SHAPES_KEPT = 4096
+
+
+class _Slot:
+    """A request with its parts, used again by the thread that made it: making one costs more than a small operation."""
+
+    __slots__ = ("request", "request_ref", "input", "output", "result", "result_ref", "handle", "handle_ref")
+
+    def __init__(self) -> None:
+        self.request = abi.Request(struct_size=ctypes.sizeof(abi.Request))
+        self.request_ref = ctypes.byref(self.request)
+        self.input = self.request.input  # views, not copies
+        self.output = self.request.output
+        self.result = abi.Output(struct_size=ctypes.sizeof(abi.Output))
+        self.result_ref = ctypes.byref(self.result)
+        self.handle = ctypes.c_uint64()
+        self.handle_ref = ctypes.byref(self.handle)
+
+
+class _Slots(threading.local):
+    def __init__(self) -> None:
+        # A stack, because a signal handler may run an operation while its thread is inside another one.
+        self.free: list[_Slot] = []
+
+
+_slots = _Slots()
+_shapes: dict[tuple[int, ...], ctypes.Array] = {}
+
+
+def _shape_array(shape: tuple[int, ...]) -> ctypes.Array:
+    array = _shapes.get(shape)
+    if array is None:
+        if len(_shapes) >= _SHAPES_KEPT:
+            _shapes.clear()
+        array = _shapes[shape] = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+    return array
+
+
+class Operation:
+    """What is to be done, equal on all ranks but for the addresses. `target` None: the library allocates the output."""
+
+    __slots__ = ("op", "name", "dtype", "shape", "process_set", "source", "target", "reduce_op", "root_rank", "scale")
+
+    def __init__(
+        self,
+        op: int,
+        name: bytes,
+        process_set: int,
+        dtype: int = 0,
+        shape: tuple[int, ...] = (0,),
+        source: tuple[int, int] = (0, 0),
+        target: tuple[int, int] | None = None,
+        reduce_op: int = abi.SUM,
+        root_rank: int = 0,
+        scale: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
+        self.op = op
+        self.name = name
+        self.process_set = process_set
+        self.dtype = dtype
+        self.shape = shape
+        self.source = source
+        self.target = target
+        self.reduce_op = reduce_op
+        self.root_rank = root_rank
+        self.scale = scale
+
+    def _fill(self, slot: _Slot) -> ctypes.Array:
+        # Returns what the caller holds during the call: another thread may empty the table of shapes meanwhile.
+        shape = _shape_array(self.shape)
+        request = slot.request
+        request.op = self.op
+        request.name = self.name
+        request.process_set = self.process_set
+        request.dtype = self.dtype
+        request.ndim = len(self.shape)
+        request.shape = ctypes.addressof(shape)
+        request.reduce_op = self.reduce_op
+        request.root_rank = self.root_rank
+        request.prescale, request.postscale = self.scale
+        slot.input.data, slot.input.bytes = self.source
+        slot.output.data, slot.output.bytes = self.target or (None, 0)
+        return shape
+
+
+def run(operation: Operation) -> Result | None:
+    """Do it and return when it is over: the fast way. Returns the output where the library allocated it."""
+    slots = _slots.free
+    slot = slots.pop() if slots else _Slot()
+    try:
+        held = operation._fill(slot)
+        check(load().hvd_run(None, slot.request_ref, slot.result_ref))
+        del held
+        return _take(slot.result) if operation.target is None and operation.op != abi.BARRIER else None
+    finally:
+        slots.append(slot)
+
+
+def _take(output: abi.Output) -> Result:
+    shape = tuple(output.shape[i] for i in range(output.ndim))
+    if not output.data:
+        return None, shape
+    if not output.engine_owned:
+        raise AssertionError("the library returned memory that it does not hand over")
+    return Block(output.data, output.bytes), shape
+
+
+class _Pending:
+    __slots__ = ("keep", "finish", "gathered")
+
+    def __init__(self, keep: Sequence[Any], finish: Callable[[Result | None], Any], gathered: bool) -> None:
+        self.keep = keep
+        self.finish = finish
+        self.gathered = gathered
+
+
+_pending: dict[int, _Pending] = {}
+
+
+def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result | None], Any]) -> int:
+    """Start it and return its handle; `synchronize` later returns what `finish` makes of the output."""
+    slots = _slots.free
+    slot = slots.pop() if slots else _Slot()
+    try:
+        held = operation._fill(slot)
+        check(load().hvd_submit(None, slot.request_ref, slot.handle_ref))
+        del held
+        handle = slot.handle.value
+    finally:
+        slots.append(slot)
+    _pending[handle] = _Pending(keep, finish, operation.target is None)
+    return handle
+
+
+def poll(handle: int) -> bool:
+    """Whether the operation is over, with success or not. ValueError for an unknown handle."""
+    if handle not in _pending:
+        raise ValueError(f"poll: there is no operation with handle {handle}; was it synchronized already?")
+    return load().hvd_poll(None, handle) != abi.IN_PROGRESS
+
+
+def synchronize(handle: int) -> Any:
+    """Wait, raise the error or return the result, and forget the operation. Returns None for an unknown handle."""
+    if handle not in _pending:
+        return None
+    library = load()
+    while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
+        pass
+    error = exception(code) if code != abi.OK else None
+    pending = _pending.pop(handle, None)
+    if pending is None:  # another thread took it
+        return None
+    try:
+        if error is not None:
+            raise error
+        return pending.finish(_output_of(handle) if pending.gathered else None)
+    finally:
+        library.hvd_release(None, handle)
+
+
+def _output_of(handle: int) -> Result:
+    output = abi.Output(struct_size=ctypes.sizeof(abi.Output))
+    check(load().hvd_get_output(None, handle, ctypes.byref(output)))
+    return _take(output)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where status codes of the C library become exceptions."""
+
+from __future__ import annotations
+
+from horovod.common import abi
+from horovod.common.exceptions import (
+    HorovodInitError,
+    HorovodInternalError,
+    HorovodTimeoutError,
+    HorovodUnsupportedError,
+)
+from horovod.common.library import load
+
+_EXCEPTIONS: dict[int, type[Exception]] = {
+    abi.UNKNOWN: HorovodInternalError,
+    abi.INVALID_ARGUMENT: ValueError,
+    abi.DEADLINE_EXCEEDED: HorovodTimeoutError,
+    abi.NOT_FOUND: LookupError,
+    abi.PERMISSION_DENIED: PermissionError,
+    # Memory is short on this machine: elastic training must not answer that by trying again.
+    abi.RESOURCE_EXHAUSTED: MemoryError,
+    abi.FAILED_PRECONDITION: HorovodInternalError,
+    abi.ABORTED: HorovodInternalError,
+    abi.UNIMPLEMENTED: HorovodUnsupportedError,
+    abi.INTERNAL: HorovodInternalError,
+}
+
+NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
+
+
+def last_error() -> str:
+    """Text of this thread's last failure."""
+    return load().hvd_last_error().decode("utf-8", "replace")
+
+
+def exception(code: int) -> Exception:
+    """Make the exception for a failure that a call on this thread just returned."""
+    text = last_error() or f"the library returned status {code} without a text"
+    if code == abi.FAILED_PRECONDITION and "has not been initialized" in text:
+        return ValueError(text if "hvd.init()" in text else NOT_INITIALIZED)
+    return _EXCEPTIONS.get(code, HorovodInternalError)(text)
+
+
+def check(code: int) -> None:
+    """Raise what `code` stands for; do nothing for success."""
+    if code != abi.OK:
+        raise exception(code)
+
+
+def check_init(code: int) -> None:
+    """As `check`, for `init`, whose failures are ValueErrors as well."""
+    if code == abi.OK:
+        return
+    error = exception(code)
+    if type(error) is HorovodInternalError:
+        error = HorovodInitError(*error.args)
+    raise error

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/env.md from the library's own table of variables. `--check` only says whether the file is current."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from horovod.common.library import load
+
+TARGET = pathlib.Path(__file__).resolve().parent.parent / "docs" / "env.md"
+HEADER = """# Environment variables
+
+Read once, by `hvd.init()`. This file is made by `make docs` from src/hvd/base/config.cc.
+
+"""
+FOOTER = """
+Of the Python package alone:
+
+| variable | default | meaning |
+|---|---|---|
+| `HVD_LIBRARY` | unset | Path of the libhvd.so to load instead of the installed one. |
+"""
+
+
+def text() -> str:
+    """Return what the file must hold."""
+    return HEADER + load().hvd_describe_config().decode() + FOOTER
+
+
+def main() -> int:
+    """Command line."""
+    if "--check" in sys.argv[1:]:
+        current = TARGET.exists() and TARGET.read_text() == text()
+        if not current:
+            print(f"{TARGET} is out of date: run make docs", file=sys.stderr)
+        return 0 if current else 1
+    TARGET.write_text(text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

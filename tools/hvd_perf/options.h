@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hvd_perf {
+
+enum class Bench { kCollective, kInit, kIdle, kMemory };
+
+// What the command line asked for. Plain data; parsed once, before any process is started.
+struct Options {
+  Bench bench = Bench::kCollective;
+  int32_t op = 0;         // HVD_ALLREDUCE ...
+  int32_t dtype = 7;      // HVD_FLOAT32 ...
+  int32_t reduce_op = 1;  // HVD_SUM ...
+  std::string op_name = "allreduce";
+  std::string dtype_name = "float32";
+  std::string reduce_op_name = "sum";
+  std::vector<uint64_t> sizes;  // bytes of the input on each rank
+  int ranks = 2;
+  bool fork = true;        // false: this process is one rank, described by the environment
+  bool fresh = true;       // every rank rewrites its buffer before each timed operation
+  bool arena = true;       // buffers from hvd_alloc
+  bool in_place = true;    // allreduce and broadcast
+  bool async = false;      // hvd_submit and hvd_wait instead of hvd_run
+  bool prepared = false;   // ids from hvd_prepare instead of names
+  int window = 1;          // operations in flight (async)
+  int iters = 0;           // 0: by size
+  int warmup = -1;         // -1: a tenth of iters
+  bool check = true;       // compare results with the expected ones before timing
+  int pin = -1;            // -1: when every rank can have its own core
+  bool tcp_store = false;  // rendezvous through rank 0's TCP store instead of a folder
+  std::string json;        // empty: none; "-": standard output, instead of the table
+  int repeats = 5;         // --init-bench
+  double idle_s = 5;       // --idle-bench
+  int time_limit_s = 300;  // seconds after which a rank ends itself
+};
+
+// nullopt after --help or a wrong argument, which has been explained on stderr; *exit_code says which.
+std::optional<Options> ParseOptions(int argc, char** argv, int* exit_code);
+
+}  // namespace hvd_perf

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd_perf/report.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "hvd/hvd.h"
+#include "hvd_perf/process.h"
+
+namespace hvd_perf {
+namespace {
+
+// Where --json points, closed again unless it is stdout. All strings printed are this program's own: nothing to escape.
+class JsonFile {
+ public:
+  explicit JsonFile(const std::string& path) : file_(path == "-" ? stdout : std::fopen(path.c_str(), "w")) {
+    if (file_ == nullptr) Die("cannot write " + path);
+  }
+  ~JsonFile() {
+    if (file_ != stdout) {
+      std::fclose(file_);
+    } else {
+      std::fflush(file_);
+    }
+  }
+  std::FILE* get() { return file_; }
+
+ private:
+  std::FILE* file_;
+};
+
+const char* Name(bool value, const char* yes, const char* no) { return value ? yes : no; }
+
+void PrintTable(const Options& o, int ranks, const std::vector<Row>& rows) {
+  std::printf("# hvd %s, %s", hvd_version(), o.op_name.c_str());
+  if (o.op == HVD_ALLREDUCE) std::printf(" %s", o.reduce_op_name.c_str());
+  std::printf(" %s, %d ranks, %s data, %s buffers, %s, %s", o.dtype_name.c_str(), ranks,
+              Name(o.fresh, "fresh", "back-to-back"), Name(o.arena, "arena", "private"),
+              Name(o.in_place, "in place", "out of place"), Name(o.async, "async", "blocking"));
+  if (o.async) std::printf(" window %d", o.window);
+  std::printf(", %s\n%12s %12s %7s %10s %10s %10s %9s %9s\n", Name(o.check, "checked", "not checked"), "bytes", "count",
+              "iters", "min us", "median us", "p90 us", "algbw", "busbw");
+  for (const Row& row : rows) {
+    std::printf("%12" PRIu64 " %12" PRIu64 " %7d %10.2f %10.2f %10.2f %9.3f %9.3f\n", row.bytes, row.count, row.iters,
+                row.min_us, row.median_us, row.p90_us, row.algbw, row.busbw);
+  }
+}
+
+}  // namespace
+
+void ReportRows(const Options& o, int ranks, const std::vector<Row>& rows) {
+  if (o.json != "-") PrintTable(o, ranks, rows);
+  if (o.json.empty()) return;
+  JsonFile json(o.json);
+  std::fprintf(json.get(),
+               "{\"version\": \"%s\", \"op\": \"%s\", \"dtype\": \"%s\", \"reduce_op\": \"%s\", \"ranks\": %d, "
+               "\"data\": \"%s\", \"buffers\": \"%s\", \"in_place\": %s, \"mode\": \"%s\", \"window\": %d, "
+               "\"checked\": %s, \"rows\": [",
+               hvd_version(), o.op_name.c_str(), o.dtype_name.c_str(), o.reduce_op_name.c_str(), ranks,
+               Name(o.fresh, "fresh", "back-to-back"), Name(o.arena, "arena", "private"),
+               Name(o.in_place, "true", "false"), Name(o.async, "async", "blocking"), o.async ? o.window : 1,
+               Name(o.check, "true", "false"));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    std::fprintf(json.get(),
+                 "%s\n  {\"bytes\": %" PRIu64 ", \"count\": %" PRIu64
+                 ", \"iters\": %d, \"min_us\": %.4f, \"median_us\": %.4f, \"p90_us\": %.4f, \"algbw\": %.4f, "
+                 "\"busbw\": %.4f}",
+                 i == 0 ? "" : ",", row.bytes, row.count, row.iters, row.min_us, row.median_us, row.p90_us, row.algbw,
+                 row.busbw);
+  }
+  std::fprintf(json.get(), "\n]}\n");
+}
+
+void ReportFigures(const Options& o, const std::string& title, const Figures& figures) {
+  if (o.json != "-") {
+    std::printf("# hvd %s, %s\n", hvd_version(), title.c_str());
+    for (const auto& [name, value] : figures) std::printf("%-28s %12.4f\n", name.c_str(), value);
+  }
+  if (o.json.empty()) return;
+  JsonFile json(o.json);
+  std::fprintf(json.get(), "{\"version\": \"%s\"", hvd_version());
+  for (const auto& [name, value] : figures) std::fprintf(json.get(), ", \"%s\": %.6f", name.c_str(), value);
+  std::fprintf(json.get(), "}\n");
+}
+
+}  // namespace hvd_perf

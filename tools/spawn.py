@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Runs a command as n ranks on this machine and collects what each of them wrote. For the demo and the tests.
+
+    python tools/spawn.py -n 2 -- python train.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# How long the others may go on after the first failure: they shall still say what they saw of it.
+GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """How one rank ended. `returncode` is negative for a signal; `killed` means that it was ended from here."""
+
+    rank: int
+    returncode: int
+    output: str
+    killed: bool
+
+
+class RanksFailed(RuntimeError):
+    """Some rank failed; the text has the output of all."""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def spawn(
+    command: Sequence[str], ranks: int, *, env: Mapping[str, str] | None = None, timeout: float = 60.0
+) -> list[RankResult]:
+    """Run `command` as ranks 0..ranks-1 and return when all are gone, at most a little more than `timeout` seconds."""
+    address = f"127.0.0.1:{free_port()}"
+    with contextlib.ExitStack() as stack:
+        # Files, not pipes: a rank never waits for somebody to read.
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ranks)]
+        processes = []
+        stack.callback(_kill, processes)
+        for rank, file in enumerate(files):
+            rank_env = dict(os.environ, PYTHONUNBUFFERED="1", **(env or {}))
+            rank_env.update(HOROVOD_RANK=str(rank), HOROVOD_SIZE=str(ranks), HOROVOD_RENDEZVOUS_ADDR=address)
+            processes.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env=rank_env,
+                    start_new_session=True,
+                )
+            )
+        killed = _wait(processes, time.monotonic() + timeout)
+        results = []
+        for rank, (process, file) in enumerate(zip(processes, files)):
+            file.seek(0)
+            text = file.read().decode("utf-8", "replace")
+            results.append(RankResult(rank, process.returncode, text, rank in killed))
+        return results
+
+
+def run(command: Sequence[str], ranks: int, **options) -> list[str]:
+    """As `spawn`, but return the outputs only, and raise RanksFailed unless every rank ended well."""
+    results = spawn(command, ranks, **options)
+    if any(result.returncode != 0 for result in results):
+        raise RanksFailed("\n".join(describe(result) for result in results))
+    return [result.output for result in results]
+
+
+def describe(result: RankResult) -> str:
+    """Return a block of text about a rank for a person to read."""
+    end = "killed after time-out or another rank's failure" if result.killed else f"exit {result.returncode}"
+    return f"--- rank {result.rank}: {end}\n{result.output}"
+
+
+def _wait(processes: Sequence[subprocess.Popen], deadline: float) -> set[int]:
+    while True:
+        running = [rank for rank, process in enumerate(processes) if process.poll() is None]
+        if not running:
+            return set()
+        if any(process.returncode not in (None, 0) for process in processes):
+            deadline = min(deadline, time.monotonic() + GRACE_S)
+        if time.monotonic() > deadline:
+            _kill(processes)
+            return set(running)
+        # Wait for any one of them: a little while on the first, then look at all again.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            processes[running[0]].wait(timeout=0.02)
+
+
+def _kill(processes: Sequence[subprocess.Popen]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            # Each rank is the leader of its own group, so its children go with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("-n", type=int, required=True, help="number of ranks")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds after which all are killed")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    results = spawn(command, arguments.n, timeout=arguments.timeout)
+    for result in results:
+        print(describe(result))
+    return 0 if all(result.returncode == 0 for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
