@@ -160,6 +160,33 @@ TEST_P(EngineTest, AsynchronousOperationsInAnyOrder) {
   });
 }
 
+TEST(EngineMemory, OutputsKeptForAThousandStepsStayWhatTheyWere) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    std::vector<float*> kept;
+    for (int step = 0; step < 1000; ++step) {
+      const std::vector<float> values(100 + step % 3 * 10000, static_cast<float>(step));
+      const int64_t shape[] = {static_cast<int64_t>(values.size())};
+      hvd_request request;
+      hvd_request_default(&request);
+      request.op = HVD_ALLGATHER;
+      request.name = "kept";
+      request.shape = shape;
+      request.ndim = 1;
+      request.input = {const_cast<float*>(values.data()), values.size() * sizeof(float), HVD_CPU, 0};
+      hvd_output output{};
+      output.struct_size = sizeof output;
+      ASSERT_EQ(hvd_run(ctx, &request, &output), HVD_OK) << hvd_last_error();
+      kept.push_back(static_cast<float*>(output.data));
+    }
+    for (int step = 0; step < 1000; ++step) {
+      const size_t last = 2 * (100 + step % 3 * 10000) - 1;
+      ASSERT_EQ(kept[step][0], static_cast<float>(step));
+      ASSERT_EQ(kept[step][last], static_cast<float>(step));
+      hvd_free(kept[step]);
+    }
+  });
+}
+
 TEST(EngineSets, ThreeOverlappingSetsInDifferentOrderOnEachRank) {
   const std::vector<std::vector<int>> sets{{0, 1}, {1, 2}, {0, 2}};
   RunThreads(

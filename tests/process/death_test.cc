@@ -38,12 +38,32 @@ Shared* MakeShared() {
 
 int64_t NowNs() { return Clock::now().time_since_epoch().count(); }
 
-// Sums until it fails; checks that the error blames `victim`.
-int SumUntilBlamed(Shared* shared, int rank, int victim, size_t count) {
+// Any of the operations, blocking.
+int RunOne(int op, std::vector<float>& data) {
+  if (op == HVD_ALLREDUCE) return Sum(nullptr, "big", data.data(), data.size());
+  const int64_t shape[] = {static_cast<int64_t>(data.size())};
+  hvd_request request;
+  hvd_request_default(&request);
+  request.op = op;
+  request.name = "big";
+  request.root_rank = 1;
+  request.ndim = op == HVD_BARRIER ? 0 : 1;
+  request.shape = shape;
+  if (op != HVD_BARRIER) request.input = {data.data(), data.size() * sizeof(float), HVD_CPU, 0};
+  if (op == HVD_BROADCAST) request.output = request.input;
+  hvd_output output{};
+  output.struct_size = sizeof output;
+  const int status = hvd_run(nullptr, &request, &output);
+  if (op == HVD_ALLGATHER && status == HVD_OK) hvd_free(output.data);
+  return status;
+}
+
+// Repeats one operation until it fails; checks that the error blames `victim`.
+int RunUntilBlamed(Shared* shared, int rank, int victim, size_t count, int op = HVD_ALLREDUCE) {
   std::vector<float> data(count, 1.f);
   for (;;) {
     shared->started.fetch_or(1 << rank);
-    const int status = Sum(nullptr, "big", data.data(), count);
+    const int status = RunOne(op, data);
     if (status == HVD_OK) continue;
     shared->noticed_ns[rank] = NowNs();
     EXPECT_EQ(status, HVD_UNKNOWN);
@@ -72,21 +92,22 @@ INSTANTIATE_TEST_SUITE_P(Faults, DeathTest,
                                            Fault{"term", SIGTERM}),
                          [](const auto& info) { return info.param.name; });
 
-// Each of four ranks in turn, at random moments of a large allreduce.
+// Each of four ranks in turn, at random moments of each operation: 128 faults in all.
 TEST_P(DeathTest, EverySurvivorIsToldWhoDied) {
   const int descriptors = OpenDescriptors();
   std::mt19937 random(GetParam().signal);
   double worst = 0;
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 32; ++round) {
     const int victim = round % 4;
+    const int op = round / 4 % 4;  // HVD_ALLREDUCE to HVD_BARRIER
     Shared* shared = MakeShared();
-    const int delay_us = static_cast<int>(random() % 40000);
+    const int delay_us = static_cast<int>(random() % 20000);
     const auto results = RunProcesses(
         4,
         [&](int rank) {
           const rlimit no_core{0, 0};
           setrlimit(RLIMIT_CORE, &no_core);
-          return SumUntilBlamed(shared, rank, victim, 4 << 20);
+          return RunUntilBlamed(shared, rank, victim, 1 << 20, op);
         },
         [&](const std::vector<int>& pids) {
           while (shared->started != 15) usleep(1000);
@@ -127,7 +148,7 @@ TEST(Death, ARankWithForkedChildrenIsNoticed) {
             }
           }
         }
-        return SumUntilBlamed(shared, rank, 1, 1 << 20);
+        return RunUntilBlamed(shared, rank, 1, 1 << 20);
       },
       [&](const std::vector<int>& pids) {
         while (shared->started != 7) usleep(1000);
@@ -140,7 +161,7 @@ TEST(Death, AStoppedRankIsDeclaredLostKilledAndFenced) {
   setenv("HOROVOD_HEARTBEAT_TIMEOUT_SECONDS", "1", 1);
   Shared* shared = MakeShared();
   const auto results = RunProcesses(
-      3, [&](int rank) { return SumUntilBlamed(shared, rank, 2, 4 << 20); },
+      3, [&](int rank) { return RunUntilBlamed(shared, rank, 2, 4 << 20); },
       [&](const std::vector<int>& pids) {
         while (shared->started != 7) usleep(1000);
         kill(pids[2], SIGSTOP);
@@ -177,7 +198,7 @@ TEST(Death, AnIdleRankIsUnharmedByOneThatLeaves) {
 TEST(Death, AcrossHostsTheConnectionTells) {
   Shared* shared = MakeShared();
   const auto results = RunProcesses(
-      4, [&](int rank) { return SumUntilBlamed(shared, rank, 3, 1 << 20); },
+      4, [&](int rank) { return RunUntilBlamed(shared, rank, 3, 1 << 20); },
       [&](const std::vector<int>& pids) {
         while (shared->started != 15) usleep(1000);
         kill(pids[3], SIGKILL);

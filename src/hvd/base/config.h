@@ -47,7 +47,7 @@ struct Config {
   // Data plane.
   bool disable_shm = false;
   int64_t eager_limit = -1;
-  int64_t chunk_bytes = 512 << 10;
+  int64_t chunk_bytes = 64 << 10;
   int64_t arena_bytes = -1;
   int64_t spin_us = -1;
   std::string tcp_congestion = "cubic";

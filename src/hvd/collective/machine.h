@@ -5,6 +5,8 @@
 //
 // Thread safety: call with the progress token.
 
+#include <vector>
+
 #include "hvd/base/result.h"
 #include "hvd/base/types.h"
 
@@ -21,8 +23,9 @@ class Machine {
  public:
   virtual ~Machine() = default;
   virtual Progress Step() = 0;
-  // Member index of a peer that this machine waits for; -1 if none. For liveness probes and error texts.
-  virtual int WaitingFor() const = 0;
+  // Adds the member indexes of all peers that this machine waits for, now. All of them: who waits for a dead peer is
+  // itself waited for by others, and must not hide it.
+  virtual void CollectAwaited(std::vector<int>* members) const = 0;
   virtual Error error() const { return Error{}; }
 };
 

@@ -114,9 +114,9 @@ bool Engine::FinishRevocation() {
   phase_.store(Phase::kRevoked, std::memory_order_release);
   const Error error = DescribeCause();
   if (pending_.load(std::memory_order_relaxed) > 0) log::Info("{}", error.message);
+  // Ends transfers in flight: what they read or wrote is the callers' again in a moment.
   for (auto& pair : world_.pairs) {
-    // Rings to local peers stay: they hold no buffers of operations.
-    if (pair != nullptr && std::ranges::find(world_.polled, pair.get()) == world_.polled.end()) pair->Close();
+    if (pair != nullptr) pair->Close();
   }
   for (const auto& set : sets_) set->FailAll(error);
   return true;

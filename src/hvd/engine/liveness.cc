@@ -30,13 +30,20 @@ Time Liveness::Check(Time now) {
   }
   for (Rank rank : awaited) {
     const uint64_t beat = BeatOf(rank);
-    auto [at, fresh] = watched_.try_emplace(rank, Watch{beat, now});
-    if (fresh || at->second.beat != beat) {
-      at->second = Watch{beat, now};
+    auto [at, fresh] = watched_.try_emplace(rank, Watch{beat, now, Time{}});
+    Watch& watch = at->second;
+    if (watch.beat != beat) {
+      watch.beat = beat;
+      watch.heard = now;
+    }
+    // Not more often: an answer wakes this rank, too.
+    if (now - watch.asked >= limit / 4) {
+      watch.asked = now;
       Ask(rank);
-    } else if (now - at->second.asked >= limit) {
+    }
+    if (now - watch.heard >= limit) {
       if (IsTraced(rank)) {
-        at->second.asked = now;
+        watch.heard = now;
       } else {
         watched_.clear();
         engine_->Revoke({transport::Cause::kSilent, rank, 0, engine_->world_.ranks[rank].pid}, {});

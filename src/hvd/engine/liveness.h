@@ -27,6 +27,7 @@ class Liveness {
  private:
   struct Watch {
     uint64_t beat = 0;
+    Time heard{};  // when the beat was last seen to change
     Time asked{};
   };
   uint64_t BeatOf(Rank rank) const;

@@ -148,7 +148,6 @@ class ProcessSet {
   uint64_t next_ = 0;                 // first position without this rank's mark
   std::deque<Operation*> announced_;  // at head_, head_ + 1, ...; nullptr: a void mark
   std::deque<Operation*> waiting_;    // to be announced next; nullptr: a void mark
-  int awaited_member_ = -1;
 
   std::unordered_map<std::string_view, Operation*> sent_;
   uint64_t next_log_start_ = 0;      // position of the log's stream

@@ -38,8 +38,7 @@ bool ProcessSet::PublishMarks() {
 bool ProcessSet::DecideMarks() {
   bool moved = false;
   while (head_ != next_) {
-    awaited_member_ = options_.announce->Missing(epoch_, head_);
-    if (awaited_member_ >= 0) break;
+    if (options_.announce->Missing(epoch_, head_) >= 0) break;
     moved = true;
     if (!options_.announce->Agreed(head_)) {
       CloseEpoch();
@@ -63,7 +62,6 @@ void ProcessSet::CloseEpoch() {
   ++epoch_;
   announcing_ = false;
   epoch_closed_ = true;
-  awaited_member_ = -1;
   log_dirty_ = true;  // the sequencer may resume at once
   for (Operation* op : rest) {
     if (op != nullptr) Tell(op);

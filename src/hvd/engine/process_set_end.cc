@@ -22,7 +22,11 @@ bool ProcessSet::Detach(Operation* op) {
 
 std::vector<Rank> ProcessSet::MissingFor(const Operation& op) const {
   std::vector<Rank> ranks;
-  if (op.state == State::kAnnounced && awaited_member_ >= 0) ranks.push_back(options_.ranks[awaited_member_]);
+  if (op.state == State::kAnnounced && head_ != next_) {
+    std::vector<int> members;
+    options_.announce->CollectMissing(epoch_, head_, &members);
+    for (int member : members) ranks.push_back(options_.ranks[member]);
+  }
   if (sequencer_ != nullptr && op.state == State::kSent) {
     for (const auto& waiting : sequencer_->Pending()) {
       if (waiting.name != op.request.name) continue;
@@ -33,10 +37,12 @@ std::vector<Rank> ProcessSet::MissingFor(const Operation& op) const {
 }
 
 void ProcessSet::CollectAwaited(std::set<Rank>* ranks) const {
-  if (awaited_member_ >= 0 && head_ != next_) ranks->insert(options_.ranks[awaited_member_]);
-  for (const Running& running : running_) {
-    const int member = running.machine->WaitingFor();
-    if (member >= 0 && member != options_.me) ranks->insert(options_.ranks[member]);
+  std::vector<int> members;
+  if (head_ != next_) options_.announce->CollectMissing(epoch_, head_, &members);
+  if (!waiting_.empty()) options_.announce->CollectHolders(&members);
+  for (const Running& running : running_) running.machine->CollectAwaited(&members);
+  for (int member : members) {
+    if (member != options_.me) ranks->insert(options_.ranks[member]);
   }
   if (sent_.empty()) return;
   if (sequencer_ == nullptr) {

@@ -37,7 +37,7 @@ struct Layout {
 // Settings that must be equal on all ranks; rank 0's count.
 struct SharedSettings {
   int64_t eager_bytes = 64 << 10;
-  int64_t chunk_bytes = 512 << 10;
+  int64_t chunk_bytes = 64 << 10;
   int64_t fusion_threshold = 128 << 20;
   int64_t cache_capacity = 1024;
 };

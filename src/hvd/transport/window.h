@@ -70,8 +70,8 @@ class Window {
   virtual void Kill(int local) = 0;
   // Clean goodbye: peers see kLeft. Nothing of this rank is needed by anybody after that.
   virtual void SayGoodbye() = 0;
-  // A rank that leaves because of another one says so before its goodbye, and is not blamed for leaving. blamed(local) is
-  // -1 for a rank that left by itself.
+  // A rank that leaves because of another one says so before its goodbye, and is not blamed for leaving. blamed(local)
+  // is -1 for a rank that left by itself.
   virtual void Blame(Rank rank) = 0;
   virtual Rank blamed(int local) const = 0;
   // A number that the peer's loop increments whenever it turns; for liveness probes. Beat() is the owner's side.

@@ -16,7 +16,7 @@ class Broadcast final : public Machine {
   Broadcast(Link link, int root, const Payload* payload, size_t chunk_bytes);
 
   Progress Step() override;
-  int WaitingFor() const override { return link_.WaitingFor(); }
+  void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
   Error error() const override { return link_.error(); }
 
  private:

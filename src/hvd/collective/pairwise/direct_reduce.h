@@ -23,7 +23,7 @@ class DirectReduce final : public Machine {
                const Payload* payload, size_t round_bytes);
 
   Progress Step() override;
-  int WaitingFor() const override { return link_.WaitingFor(); }
+  void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
   Error error() const override { return link_.error(); }
 
  private:

@@ -20,7 +20,7 @@ class Gather final : public Machine {
   Gather(Link link, std::vector<Target> targets, const Payload* payload);
 
   Progress Step() override;
-  int WaitingFor() const override { return link_.WaitingFor(); }
+  void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
   Error error() const override { return link_.error(); }
 
  private:

@@ -36,7 +36,6 @@ void Link::Send(int member, int phase, std::vector<iovec> data) {
   ++state_->sending;
   pairs_[member]->Send(lane_ + phase, std::move(data), [state = state_](Status status) {
     --state->sending;
-    ++state->events;
     if (!status && !state->failed) {
       state->failed = true;
       state->error = std::move(status).error();
@@ -48,7 +47,6 @@ void Link::Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<
   ++state_->received[member];
   pairs_[member]->Recv(lane_ + phase, std::move(into), nullptr, [state = state_, member, countdown](Status status) {
     --state->received[member];
-    ++state->events;
     --*countdown;
     if (!status && !state->failed) {
       state->failed = true;
@@ -57,11 +55,10 @@ void Link::Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<
   });
 }
 
-int Link::WaitingFor() const {
-  for (int m = 0; m < members(); ++m) {
-    if (state_->received[m] > 0) return m;
+void Link::CollectAwaited(std::vector<int>* members) const {
+  for (int m = 0; m < this->members(); ++m) {
+    if (state_->received[m] > 0) members->push_back(m);
   }
-  return -1;
 }
 
 }  // namespace hvd::collective::pairwise

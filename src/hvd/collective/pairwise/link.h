@@ -38,17 +38,14 @@ class Link {
   const Error& error() const { return state_->error; }
   // Sends whose buffers are still in use.
   int sending() const { return state_->sending; }
-  // Member whose bytes are outstanding; -1 if none.
-  int WaitingFor() const;
-  // Changes whenever a transfer completed.
-  uint64_t events() const { return state_->events; }
+  // Adds the members whose bytes are outstanding.
+  void CollectAwaited(std::vector<int>* members) const;
 
  private:
   struct State {
     bool failed = false;
     Error error;
     int sending = 0;
-    uint64_t events = 0;
     std::vector<int> received;  // outstanding receives by member
   };
   std::vector<transport::Pair*> pairs_;

@@ -70,16 +70,16 @@ bool ChunkedPull::AllPulled(uint64_t rounds) {
   return true;
 }
 
-int ChunkedPull::WaitingFor() const {
+void ChunkedPull::CollectAwaited(std::vector<int>* members) const {
   for (const Source& source : sources_) {
-    if (source.member != meeting_.me() && in_seen_[source.member] < std::min(pulled_count_ + 1, ChunksOf(source))) {
-      return source.member;
+    const size_t wanted = std::min(pulled_count_ + 1, ChunksOf(source));
+    if (source.member != meeting_.me() && in_seen_[source.member] < wanted && meeting_.In(source.member) < wanted) {
+      members->push_back(source.member);
     }
   }
   for (int m = 0; m < meeting_.members(); ++m) {
-    if (m != meeting_.me() && out_seen_[m] < my_chunks_) return m;
+    if (m != meeting_.me() && meeting_.Out(m) < my_chunks_) members->push_back(m);
   }
-  return -1;
 }
 
 }  // namespace hvd::collective::window

@@ -23,7 +23,7 @@ class ChunkedPull final : public Machine {
   ChunkedPull(Meeting meeting, std::vector<Source> sources, const Payload* payload);
 
   Progress Step() override;
-  int WaitingFor() const override;
+  void CollectAwaited(std::vector<int>* members) const override;
 
  private:
   bool StageChunk();

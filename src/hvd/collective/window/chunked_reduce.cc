@@ -78,13 +78,12 @@ bool ChunkedReduce::AllReached(std::vector<uint64_t>& seen, uint64_t wanted, boo
   return true;
 }
 
-int ChunkedReduce::WaitingFor() const {
+void ChunkedReduce::CollectAwaited(std::vector<int>* members) const {
   for (int m = 0; m < meeting_.members(); ++m) {
     if (m == meeting_.me()) continue;
-    if (in_seen_[m] < std::min(reduced_count_ + 1, chunks_)) return m;
-    if (out_seen_[m] < std::min(finished_count_ + 1, chunks_)) return m;
+    const bool supplied = in_seen_[m] >= chunks_ || meeting_.In(m) >= std::min(reduced_count_ + 1, chunks_);
+    if (!supplied || meeting_.Out(m) < std::min(finished_count_ + 1, chunks_)) members->push_back(m);
   }
-  return -1;
 }
 
 }  // namespace hvd::collective::window

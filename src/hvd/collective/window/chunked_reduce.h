@@ -21,7 +21,7 @@ class ChunkedReduce final : public Machine {
   ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload);
 
   Progress Step() override;
-  int WaitingFor() const override;
+  void CollectAwaited(std::vector<int>* members) const override;
 
  private:
   bool StageChunk();

@@ -15,7 +15,7 @@ namespace hvd::collective::window {
 
 // How large data travels through staging areas: rings of `depth` chunks.
 struct Staging {
-  size_t chunk_bytes = 512 << 10;
+  size_t chunk_bytes = 64 << 10;
   int depth = 4;
   size_t bytes() const { return chunk_bytes * depth; }
 };

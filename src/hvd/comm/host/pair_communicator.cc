@@ -15,7 +15,7 @@ namespace {
 class Nothing final : public collective::Machine {
  public:
   collective::Progress Step() override { return collective::Progress::kDone; }
-  int WaitingFor() const override { return -1; }
+  void CollectAwaited(std::vector<int>*) const override {}
 };
 
 }  // namespace

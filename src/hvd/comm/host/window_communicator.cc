@@ -24,6 +24,16 @@ namespace {
 // From here on it pays to reduce arena memory where it is; below, the copy beside the mark saves a round.
 constexpr size_t kDirectFrom = 8 << 10;
 
+// Staged chunks must stay in the cache; memory that is used in place need not be cut that small.
+constexpr size_t kDirectChunk = 512 << 10;
+
+bool AllDirect(const Meeting& meeting) {
+  for (int m = 0; m < meeting.members(); ++m) {
+    if (meeting.header(m).place != Place::kDirect) return false;
+  }
+  return true;
+}
+
 // A position of the log's stream: put the mark, wait for all marks, move the data.
 class MeetMachine final : public collective::Machine {
  public:
@@ -39,8 +49,7 @@ class MeetMachine final : public collective::Machine {
       published_ = moved = true;
     }
     if (!met_) {
-      waiting_for_ = comm_->Missing(0, position_);
-      if (waiting_for_ >= 0) return moved ? Progress::kMoved : Progress::kWaiting;
+      if (comm_->Missing(0, position_) >= 0) return moved ? Progress::kMoved : Progress::kWaiting;
       met_ = true;
       inner_ = comm_->Begin(position_, work_);
     }
@@ -49,7 +58,11 @@ class MeetMachine final : public collective::Machine {
     return progress;
   }
 
-  int WaitingFor() const override { return inner_ != nullptr ? inner_->WaitingFor() : waiting_for_; }
+  void CollectAwaited(std::vector<int>* members) const override {
+    if (inner_ != nullptr) return inner_->CollectAwaited(members);
+    // Without its mark this member waits for slots that others still use.
+    published_ ? comm_->CollectMissing(0, position_, members) : comm_->CollectHolders(members);
+  }
   Error error() const override {
     return {Code::kResourceExhausted,
             "no shared memory for staging large tensors; raise HOROVOD_ARENA_BYTES or free memory"};
@@ -61,7 +74,6 @@ class MeetMachine final : public collective::Machine {
   const Work* work_;
   bool published_ = false;
   bool met_ = false;
-  int waiting_for_ = -1;
   std::unique_ptr<collective::Machine> inner_;
 };
 
@@ -156,6 +168,19 @@ int WindowCommunicator::Missing(uint64_t epoch, uint64_t position) const {
   return -1;
 }
 
+void WindowCommunicator::CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const {
+  const uint64_t mark = Stream::Mark(epoch, position);
+  for (int m = 0; m < stream_.members(); ++m) {
+    if (stream_.header(m, position).mark.load(std::memory_order_acquire) != mark) members->push_back(m);
+  }
+}
+
+void WindowCommunicator::CollectHolders(std::vector<int>* members) const {
+  for (int m = 0; m < stream_.members(); ++m) {
+    if (m != stream_.me() && stream_.released(m).load(std::memory_order_acquire) < released_) members->push_back(m);
+  }
+}
+
 bool WindowCommunicator::Agreed(uint64_t position) const {
   const uint64_t uid = stream_.header(stream_.me(), position).uid;
   if (uid == 0) return false;
@@ -176,7 +201,8 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
 }
 
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
-  const Meeting meeting = MeetingAt(position);
+  Meeting meeting = MeetingAt(position);
+  if (AllDirect(meeting)) meeting.staging.chunk_bytes = std::max(meeting.staging.chunk_bytes, kDirectChunk);
   if (collective::window::AllBesideMarks(meeting)) {
     FinishBesideMarks(meeting, *work);
     return nullptr;

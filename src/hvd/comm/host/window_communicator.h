@@ -55,6 +55,10 @@ class WindowCommunicator final : public Communicator {
   Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work);
   // A member whose mark is not there yet; -1 if all are.
   int Missing(uint64_t epoch, uint64_t position) const;
+  // Adds all such members.
+  void CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const;
+  // Adds the members that have released less than this one: they hold slots that it may want to use again.
+  void CollectHolders(std::vector<int>* members) const;
   // All marks are there: whether they name the same plan.
   bool Agreed(uint64_t position) const;
   int64_t FirstDim(int member, uint64_t position) const { return stream_.header(member, position).first_dim; }
