@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from horovod.common import abi
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.memory import Block
 from horovod.common.status import check, exception
@@ -173,6 +174,11 @@ def synchronize(handle: int) -> Any:
     while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
         pass
     error = exception(code) if code != abi.OK else None
+    if error is not None and not library.hvd_is_initialized(None):
+        # It was in flight when this rank shut down: what elastic loops catch, not "call hvd.init() first".
+        error = HorovodInternalError(
+            "Horovod has been shut down: hvd.shutdown() was called while the operation was in flight"
+        )
     pending = _pending.pop(handle, None)
     if pending is None:  # another thread took it
         return None

@@ -10,6 +10,7 @@ one is lost.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -154,6 +155,16 @@ def allgather_async(tensor: Any, name: str | None = None, process_set: ProcessSe
     return request.submit(operation, (array,), lambda result: wrap(result, array.dtype))
 
 
+def _rank(root_rank: Any) -> int:
+    try:
+        rank = operator.index(root_rank)
+    except TypeError:
+        raise ValueError(f"root_rank={root_rank!r} is no rank: give a whole number") from None
+    if not 0 <= rank < 2**31:
+        raise ValueError(f"invalid root rank {rank}: give a rank of the job, 0 or more")
+    return rank
+
+
 def _broadcasting(
     array: np.ndarray, output: np.ndarray, root_rank: int, name: str | None, process_set: ProcessSet
 ) -> request.Operation:
@@ -170,7 +181,7 @@ def _broadcasting(
         source,
         source if output is array else place(output),
         abi.SUM,
-        int(root_rank),
+        _rank(root_rank),
     )
 
 

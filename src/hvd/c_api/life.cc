@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <string>
 
 #include "hvd/base/log.h"
 #include "hvd/c_api/context.h"
@@ -39,6 +41,11 @@ Result<Config> Resolve(const hvd_init_options& options) {
     return Fail(Code::kInvalidArgument, "HOROVOD_RANK and HOROVOD_SIZE must be set together: rank {}, size {}",
                 config.rank, config.size);
   }
+  constexpr int kMaxSize = 65536;
+  if (config.size > kMaxSize) {
+    return Fail(Code::kInvalidArgument, "HOROVOD_SIZE={} is above {}, the most ranks of one job", config.size,
+                kMaxSize);
+  }
   if (config.rank >= config.size) {
     return Fail(Code::kInvalidArgument, "HOROVOD_RANK={} is not below HOROVOD_SIZE={}: ranks count from 0", config.rank,
                 config.size);
@@ -69,8 +76,28 @@ std::vector<std::vector<hvd::Rank>> Sets(const hvd_init_options& options) {
   return sets;
 }
 
+// Jobs that meet at the same place again and again, without saying which generation they are, count by themselves.
+int NextGeneration(const Config& config) {
+  static std::mutex mutex;
+  static std::map<std::string, int>* const counts = new std::map<std::string, int>;
+  std::lock_guard lock(mutex);
+  return (*counts)[fmt::format("{} {}", config.rank, config.rendezvous_addr)]++;
+}
+
 Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& options) {
   HVD_ASSIGN_OR_RETURN(Config config, Resolve(options));
+  if (options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
+  const bool without_lists = options.process_set_sizes == nullptr || options.process_set_ranks == nullptr;
+  if (options.process_set_count < 0 || (options.process_set_count > 0 && without_lists)) {
+    return Fail(Code::kInvalidArgument, "hvd_init_options: {} process sets without their sizes and ranks",
+                options.process_set_count);
+  }
+  for (int32_t i = 0; i < options.process_set_count; ++i) {
+    if (options.process_set_sizes[i] < 1) {
+      return Fail(Code::kInvalidArgument, "process set {} has {} ranks: give at least one", i + 1,
+                  options.process_set_sizes[i]);
+    }
+  }
   if (!hvd::log::SetLevel(config.log_level)) {
     return Fail(Code::kInvalidArgument,
                 "HOROVOD_LOG_LEVEL={} is no level: give trace, debug, info, warning, error or fatal", config.log_level);
@@ -163,6 +190,7 @@ HVD_API int hvd_health(hvd_context* ctx) {
 }
 
 HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value) {
+  if (value == nullptr) return Report(Code::kInvalidArgument, "hvd_query: value is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   const auto& layout = engine->layout();
@@ -181,6 +209,8 @@ HVD_API int hvd_process_set_count(hvd_context* ctx, int32_t* count) {
 }
 
 HVD_API int hvd_process_set_ids(hvd_context* ctx, int32_t* ids, int32_t capacity, int32_t* count) {
+  if (count == nullptr || (ids == nullptr && capacity > 0))
+    return Report(Code::kInvalidArgument, "hvd_process_set_ids: ids or count is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   *count = static_cast<int32_t>(engine->ProcessSets().size());
@@ -189,6 +219,8 @@ HVD_API int hvd_process_set_ids(hvd_context* ctx, int32_t* ids, int32_t capacity
 }
 
 HVD_API int hvd_process_set_ranks(hvd_context* ctx, int32_t id, int32_t* ranks, int32_t capacity, int32_t* size) {
+  if (size == nullptr || (ranks == nullptr && capacity > 0))
+    return Report(Code::kInvalidArgument, "hvd_process_set_ranks: ranks or size is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   const auto sets = engine->ProcessSets();

@@ -107,6 +107,7 @@ HVD_API void hvd_request_default(hvd_request* request) {
 }
 
 HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* id) {
+  if (id == nullptr) return Report(Code::kInvalidArgument, "hvd_prepare: id is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   if (auto good = CheckStruct(request); !good) return Report(good.error());
@@ -117,13 +118,14 @@ HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* 
 }
 
 HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle* handle) {
+  if (handle == nullptr) return Report(Code::kInvalidArgument, "hvd_submit: handle is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   auto submission = Translate(engine, request);
   if (!submission) return Report(submission.error());
-  auto op = engine->Submit(std::move(*submission));
-  if (!op) return Report(op.error());
-  *handle = (*op)->handle;
+  auto submitted = engine->Submit(std::move(*submission));
+  if (!submitted) return Report(submitted.error());
+  *handle = *submitted;
   return HVD_OK;
 }
 
@@ -146,7 +148,7 @@ HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* ou
       status =
           Report(Code::kInvalidArgument, "hvd_run: the output has no memory, no alloc, and nowhere to be reported");
   }
-  engine->Release(op);
+  engine->Forget(op->handle);
   return status;
 }
 
@@ -167,6 +169,7 @@ HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s) {
 }
 
 HVD_API int hvd_get_output(hvd_context* ctx, hvd_handle handle, hvd_output* output) {
+  if (output == nullptr) return Report(Code::kInvalidArgument, "hvd_get_output: output is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   Operation* op = engine->Find(handle);
@@ -203,6 +206,7 @@ HVD_API void* hvd_alloc(uint64_t bytes) {
 HVD_API void hvd_free(void* memory) { hvd::engine::FreeShared(memory); }
 
 HVD_API int hvd_get_counters(hvd_context* ctx, hvd_counters* counters) {
+  if (counters == nullptr) return Report(Code::kInvalidArgument, "hvd_get_counters: counters is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   const auto& now = engine->counters();

@@ -25,6 +25,7 @@ std::string Text(const char* text) { return text == nullptr ? std::string() : te
 extern "C" {
 
 HVD_API int hvd_store_serve(const char* address, const char* token_file, hvd_store_server** server, int32_t* port) {
+  if (server == nullptr) return Report(hvd::Code::kInvalidArgument, "hvd_store_serve: server is NULL");
   auto served = hvd::engine::ServeStore(Text(address), Text(token_file));
   if (!served) return Report(served.error());
   if (port != nullptr) *port = hvd::engine::PortOf(**served);
@@ -35,6 +36,7 @@ HVD_API int hvd_store_serve(const char* address, const char* token_file, hvd_sto
 HVD_API void hvd_store_server_free(hvd_store_server* server) { delete server; }
 
 HVD_API int hvd_store_connect(const char* address, const char* token_file, double timeout_s, hvd_store** store) {
+  if (store == nullptr) return Report(hvd::Code::kInvalidArgument, "hvd_store_connect: store is NULL");
   auto opened = hvd::engine::ConnectStore(Text(address), Text(token_file), hvd::Seconds(timeout_s));
   if (!opened) return Report(opened.error());
   *store = new hvd_store{std::move(*opened)};
@@ -44,11 +46,15 @@ HVD_API int hvd_store_connect(const char* address, const char* token_file, doubl
 HVD_API void hvd_store_free(hvd_store* store) { delete store; }
 
 HVD_API int hvd_store_set(hvd_store* store, const char* key, const void* value, uint64_t bytes) {
+  if (store == nullptr || key == nullptr || (value == nullptr && bytes > 0))
+    return Report(hvd::Code::kInvalidArgument, "hvd_store_set: an argument is NULL");
   return Report(store->store->Set(key, std::string(static_cast<const char*>(value), bytes)));
 }
 
 HVD_API int hvd_store_get(hvd_store* store, const char* key, double timeout_s, void* value, uint64_t capacity,
                           uint64_t* bytes) {
+  if (store == nullptr || key == nullptr || bytes == nullptr || (value == nullptr && capacity > 0))
+    return Report(hvd::Code::kInvalidArgument, "hvd_store_get: an argument is NULL");
   auto values = store->store->Wait({key}, hvd::Seconds(timeout_s));
   if (!values) return Report(values.error());
   const std::string& found = (*values)[0];
@@ -58,6 +64,8 @@ HVD_API int hvd_store_get(hvd_store* store, const char* key, double timeout_s, v
 }
 
 HVD_API int hvd_store_add(hvd_store* store, const char* key, int64_t delta, int64_t* value) {
+  if (store == nullptr || key == nullptr || value == nullptr)
+    return Report(hvd::Code::kInvalidArgument, "hvd_store_add: an argument is NULL");
   auto sum = store->store->Add(key, delta);
   if (!sum) return Report(sum.error());
   *value = *sum;

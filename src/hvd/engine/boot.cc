@@ -141,7 +141,7 @@ Status Booter::ExchangeCards() {
     if (auto probe = transport::shm::Probe(); !probe) card.no_shm = probe.error().message;
   }
   card.process_sets = fmt::format("{}", options_.process_sets);
-  card.settings.chunk_bytes = config_.chunk_bytes / 64 * 64;
+  card.settings.chunk_bytes = std::min<int64_t>(config_.chunk_bytes, 64 << 20) / 64 * 64;
   card.settings.eager_bytes = config_.eager_limit;
   card.settings.fusion_threshold = config_.fusion_threshold;
   card.settings.cache_capacity = config_.cache_capacity;

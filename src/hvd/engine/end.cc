@@ -46,7 +46,7 @@ void Engine::MarkLeft(Rank rank, Rank blamed) {
   Rank nobody = -1;
   first_left_.compare_exchange_strong(nobody, blamed);
   for (const auto& set : sets_) {
-    if (set->included() && set->MemberOf(rank) >= 0) set->OnLeft(LeftError(blamed));
+    if (set->included() && set->MemberOf(rank) >= 0) set->OnLeft(set->MemberOf(rank), LeftError(blamed));
   }
 }
 
@@ -69,12 +69,12 @@ void Engine::OnPairClosed(Rank rank, const Error& error) {
 
 void Engine::Revoke(const Cause& cause, const std::string& text) {
   Phase working = Phase::kWorking;
-  for (const auto& set : sets_) {
-    if (in_flight_at_end_.empty()) in_flight_at_end_ = set->DescribeInFlight();
-  }
   {
     std::lock_guard lock(cause_mutex_);
     if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return;
+    for (const auto& set : sets_) {
+      if (in_flight_at_end_.empty()) in_flight_at_end_ = set->DescribeInFlight();
+    }
     cause_ = cause;
     cause_text_ = text;
   }
@@ -100,13 +100,16 @@ void Engine::Revoke(const Cause& cause, const std::string& text) {
 bool Engine::FinishRevocation() {
   if (phase_.load(std::memory_order_relaxed) != Phase::kRevoking) return false;
   if (world_.window != nullptr) {
-    const bool late =
-        world_.loop->Now() - revoking_since_ > Seconds(std::max(options_.config.heartbeat_timeout_s, 0.5));
+    const Duration waited = world_.loop->Now() - revoking_since_;
     bool harmless = true;
     for (int local = 0; local < world_.layout.local_size; ++local) {
       if (local == world_.window->local() || world_.window->Harmless(local)) continue;
       harmless = false;
       // Alive, told to stop, and still has not said that it did: it must not write into our memory later.
+      // One that is still in init cannot answer before it is through.
+      const double patience = world_.window->beat(local) == 0 ? options_.config.start_timeout_s
+                                                              : std::max(options_.config.heartbeat_timeout_s, 0.5);
+      const bool late = waited > Seconds(patience);
       if (late && killed_.insert(world_.layout.local_ranks[local]).second) world_.window->Kill(local);
     }
     if (!harmless) return false;
@@ -171,6 +174,10 @@ void Engine::Shutdown() {
     wait_changed_.notify_all();
   }
   world_.loop->Wake();
+  while (thread_.joinable() && !thread_done_.load(std::memory_order_acquire)) {
+    world_.loop->Wake();  // again and again: another thread may have taken the last one
+    usleep(200);
+  }
   if (thread_.joinable()) thread_.join();
   const Time limit = world_.loop->Now() + Seconds(2);
   while (!(token = TryToken()) && world_.loop->Now() < limit) {
@@ -188,7 +195,6 @@ void Engine::Shutdown() {
       Progress();
       sched_yield();
     }
-    for (const auto& set : sets_) set->FailAll(error);
     const Rank blamed = first_left_.load() >= 0 ? first_left_.load() : world_.layout.rank;
     const wire::Bytes goodbye = wire::Encode(wire::Goodbye{blamed, true});
     for (Rank rank = 0; rank < world_.layout.size; ++rank) {
@@ -196,13 +202,16 @@ void Engine::Shutdown() {
       if (std::ranges::find(world_.polled, world_.pairs[rank].get()) != world_.polled.end()) continue;
       SendControl(rank, goodbye);
     }
-    for (int i = 0; i < 100 && world_.loop->watched() > 0 && world_.loop->Turn(Duration::zero()); ++i) {
-    }
-    if (world_.window != nullptr && blamed != world_.layout.rank) world_.window->Blame(blamed);
-    if (world_.window != nullptr) world_.window->SayGoodbye();
     for (auto& pair : world_.pairs) {
       if (pair != nullptr) pair->Close();
     }
+    for (const auto& set : sets_) set->FailAll(error);
+    DrainInbox();
+    // Closed connections drain while somebody turns the loop; without that the kernel would drop what peers still need.
+    const Time drained = world_.loop->Now() + Seconds(2);
+    while (world_.loop->watched() > 0 && world_.loop->Now() < drained) world_.loop->Turn(std::chrono::milliseconds(10));
+    if (world_.window != nullptr && blamed != world_.layout.rank) world_.window->Blame(blamed);
+    if (world_.window != nullptr) world_.window->SayGoodbye();
     GiveToken();
   }
 }

@@ -2,6 +2,7 @@
 #include "hvd/engine/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hvd/comm/host/pair_communicator.h"
 #include "hvd/topology/cores.h"
@@ -40,8 +41,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
     pair->OnMessage([self, rank](std::span<const std::byte> bytes) { self->OnControl(rank, bytes); });
     pair->OnClosed([self, rank](const Error& error) { self->OnPairClosed(rank, error); });
   }
-  if (self->options_.own_thread && self->world_.layout.size > 1)
-    self->thread_ = std::thread([self] { self->ThreadMain(); });
+  if (self->options_.own_thread) self->thread_ = std::thread([self] { self->ThreadMain(); });
   return engine;
 }
 
@@ -157,8 +157,9 @@ Result<Operation*> Engine::Enter(Submission submission) {
   return op;
 }
 
-Result<Operation*> Engine::Submit(Submission submission) {
+Result<Handle> Engine::Submit(Submission submission) {
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
+  const Handle handle = op->handle;  // a completion callback may release it before this returns
   if (TryToken()) {
     BeginOnLoop(op);
     Progress();
@@ -168,8 +169,8 @@ Result<Operation*> Engine::Submit(Submission submission) {
     inbox_.push_back(op);
     inbox_full_.store(true, std::memory_order_release);
   }
-  if (!op->over.load(std::memory_order_acquire)) world_.loop->Wake();
-  return op;
+  if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
+  return handle;
 }
 
 Result<Operation*> Engine::Run(Submission submission) {
@@ -179,13 +180,11 @@ Result<Operation*> Engine::Run(Submission submission) {
     TurnUntilOver(op, Time::max());
     GiveToken();
   } else {
-    {
-      std::lock_guard lock(inbox_mutex_);
-      inbox_.push_back(op);
-      inbox_full_.store(true, std::memory_order_release);
-    }
-    Wait(op, Time::max());
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(op);
+    inbox_full_.store(true, std::memory_order_release);
   }
+  Wait(op, Time::max());
   return op;
 }
 
@@ -204,6 +203,10 @@ void Engine::Complete(Operation* op, Error error) {
   if (op->pinned_input) transport::shm::Arena::Process().Release(op->input);
   if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
   if (op->detached) return registry_.Drop(op);
+  if (error.code != Code::kOk && op->engine_owned) {
+    FreeShared(std::exchange(op->output, nullptr));
+    op->engine_owned = false;
+  }
   op->error = std::move(error);
   const bool calls_back = op->done != nullptr;
   if (calls_back) op->owners.fetch_add(1, std::memory_order_relaxed);
@@ -225,12 +228,8 @@ void Engine::Complete(Operation* op, Error error) {
 void Engine::AskForMemory(Operation* op, size_t bytes) {
   op->owners.fetch_add(1, std::memory_order_relaxed);
   completer_.Post([this, op, bytes] {
-    void* memory = op->alloc(bytes, op->output_shape);
-    op->output = op->work.gather_to = static_cast<std::byte*>(memory);
-    if (memory == nullptr && bytes > 0) {
-      op->error = {Code::kResourceExhausted,
-                   fmt::format("the allocation callback gave no memory for {} bytes of '{}'", bytes, op->request.name)};
-    }
+    // The token holder takes the answer; an operation that failed meanwhile is its caller's business already.
+    if (!op->over.load(std::memory_order_acquire)) op->alloc_answer = op->alloc(bytes, op->output_shape);
     op->allocated.store(2, std::memory_order_release);
     world_.loop->Wake();
     registry_.Drop(op);

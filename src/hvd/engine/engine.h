@@ -58,9 +58,9 @@ class Engine final : public SetHost {
   // Sorted ranks of every process set, by id.
   std::vector<std::vector<Rank>> ProcessSets() const;
 
-  // Starts an operation. The result has two owners: the engine, and the caller, who gives it back with Release.
-  Result<Operation*> Submit(Submission submission);
-  // Submits and turns the engine until it is over. The caller owns the result likewise.
+  // Starts an operation. The handle is the caller's until Forget.
+  Result<Handle> Submit(Submission submission);
+  // Submits and turns the engine until it is over. The caller owns the result, and gives it back by Forget(its handle).
   Result<Operation*> Run(Submission submission);
   // Turns or waits until the operation is over or the time has come. Whether it is over.
   bool Wait(Operation* op, Time until);
@@ -104,7 +104,7 @@ class Engine final : public SetHost {
   void OnControl(Rank from, std::span<const std::byte> bytes);
   void SleepUntil(Time until);
   void TurnUntilOver(Operation* op, Time until);
-  void ExpireOperations(Time now);
+  bool ExpireOperations(Time now);
 
   // The token.
   bool TryToken();
@@ -145,6 +145,7 @@ class Engine final : public SetHost {
   std::atomic<int> op_waiters_{0};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
+  std::atomic<bool> thread_done_{false};
   int spin_limit_ = 0;
   bool crowded_ = false;  // more ranks than cores: yield instead of spinning
 

@@ -32,7 +32,8 @@ Time Liveness::Check(Time now) {
     const uint64_t beat = BeatOf(rank);
     auto [at, fresh] = watched_.try_emplace(rank, Watch{beat, now, Time{}});
     Watch& watch = at->second;
-    if (watch.beat != beat) {
+    const bool in_init = beat == 0 && engine_->uses_shm();
+    if (watch.beat != beat || in_init) {
       watch.beat = beat;
       watch.heard = now;
     }

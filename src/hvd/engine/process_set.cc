@@ -141,7 +141,16 @@ bool ProcessSet::PrepareGather(Operation* op, const std::vector<int64_t>& first_
   return true;
 }
 
+void ProcessSet::TakeMemory(Operation* op) {
+  op->output = op->work.gather_to = static_cast<std::byte*>(op->alloc_answer);
+  if (op->output == nullptr && op->output_bytes > 0) {
+    op->error = {Code::kResourceExhausted, fmt::format("the allocation callback gave no memory for {} bytes of '{}'",
+                                                       op->output_bytes, op->request.name)};
+  }
+}
+
 bool ProcessSet::Step() {
+  if (gave_up_) return false;
   bool moved = false;
   if (options_.announce != nullptr) {
     if (!waiting_.empty()) moved |= PublishMarks();
@@ -149,7 +158,7 @@ bool ProcessSet::Step() {
   }
   if (!queued_.empty()) moved |= StartQueued();
   if (!allocating_.empty()) moved |= StepAllocating();
-  if (!running_.empty()) moved |= StepRunning();
+  if (!running_.empty() && !gave_up_) moved |= StepRunning();
   return moved;
 }
 
@@ -157,6 +166,7 @@ bool ProcessSet::StepAllocating() {
   for (size_t i = 0; i < allocating_.size(); ++i) {
     Operation* op = allocating_[i].ops[0];
     if (op->allocated.load(std::memory_order_acquire) != 2) continue;
+    TakeMemory(op);
     Running running = std::move(allocating_[i]);
     allocating_.erase(allocating_.begin() + static_cast<ptrdiff_t>(i));
     if (size() == 1) {
@@ -196,13 +206,19 @@ bool ProcessSet::StepRunning() {
       // Others may still be using this operation's buffers: only the end of the generation makes them safe.
       const Error error = done.machine->error();
       running_.push_back(std::move(done));
-      options_.host->GiveUp(error);
-      return true;
+      GiveUp(error);
+      return false;
     }
     if (done.announced) options_.announce->Release(done.position);
     for (Operation* op : done.ops) Finish(op, kSuccess);
   }
   return moved;
+}
+
+void ProcessSet::GiveUp(Error error) {
+  // From here on this rank stores into nobody's memory: the host says so to the peers.
+  gave_up_ = true;
+  options_.host->GiveUp(std::move(error));
 }
 
 void ProcessSet::Finish(Operation* op, Error error) {

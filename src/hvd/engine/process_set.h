@@ -99,8 +99,9 @@ class ProcessSet {
   // Adds the ranks that anything in flight waits for.
   void CollectAwaited(std::set<Rank>* ranks) const;
 
-  // A member said goodbye: what it has not agreed to will never happen; what runs goes on.
-  void OnLeft(const Error& error);
+  // A member said goodbye: what it has not agreed to will never happen; what it agreed to goes on. Only the sequencer
+  // knows which is which for operations that were sent to it: it logs the end of those that lack the leaver.
+  void OnLeft(int member, const Error& error);
   // Ends everything in flight; nothing may write any more.
   void FailAll(const Error& error);
   // Name and kind of something in flight, for reports; empty if idle.
@@ -122,16 +123,20 @@ class ProcessSet {
   bool DecideMarks();
   void CloseEpoch();
   void Resume(uint64_t epoch);
+  void AppendLog(std::vector<controller::LogEntry> entries);
   void ApplyEntry(const controller::LogEntry& entry);
   void Execute(const controller::LogEntry& entry);
   void Forget(const controller::LogEntry& entry);
   // Sizes an allgather's output. False: its memory was asked for, and the operation cannot start yet.
   bool PrepareGather(Operation* op, const std::vector<int64_t>& first_dims);
+  // Takes the memory that an alloc function gave.
+  void TakeMemory(Operation* op);
   void StartAnnounced(Operation* op, uint64_t position);
   bool StartQueued();
   bool StepAllocating();
   bool StepRunning();
   void Finish(Operation* op, Error error);
+  void GiveUp(Error error);
   bool sequencer_here() const { return options_.me == 0; }
 
   ProcessSetOptions options_;
@@ -155,6 +160,7 @@ class ProcessSet {
   std::vector<Running> allocating_;  // announced allgathers that wait for memory
   std::vector<Running> running_;
   int in_flight_ = 0;
+  bool gave_up_ = false;
   Error left_{Code::kOk, {}, -1};
 };
 

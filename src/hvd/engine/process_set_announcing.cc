@@ -24,7 +24,7 @@ bool ProcessSet::PublishMarks() {
             : options_.announce->Publish(epoch_, next_, op->uid, controller::FirstDim(op->request.signature), op->work);
     if (outcome == Outcome::kBusy) break;
     if (outcome == Outcome::kExhausted) {
-      options_.host->GiveUp({Code::kResourceExhausted, "no shared memory left for staging large tensors"});
+      GiveUp({Code::kResourceExhausted, "no shared memory left for staging large tensors"});
       break;
     }
     waiting_.pop_front();
@@ -73,7 +73,7 @@ void ProcessSet::Resume(uint64_t epoch) {
   while (epoch_ < epoch && DecideMarks()) {
   }
   if (epoch_ != epoch || !epoch_closed_) {
-    options_.host->GiveUp({Code::kInternal, "announcement epochs differ between ranks"});
+    GiveUp({Code::kInternal, "announcement epochs differ between ranks"});
     return;
   }
   epoch_closed_ = false;

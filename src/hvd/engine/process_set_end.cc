@@ -56,22 +56,36 @@ void ProcessSet::CollectAwaited(std::set<Rank>* ranks) const {
   }
 }
 
-void ProcessSet::OnLeft(const Error& error) {
-  if (left_.code != Code::kOk) return;
-  // What the member agreed to before it left still happens; look at that first.
-  while (Step()) {
+void ProcessSet::OnLeft(int member, const Error& error) {
+  std::vector<Operation*> lost;
+  if (left_.code == Code::kOk) {
+    // What the member agreed to before it left still happens; look at that first.
+    while (Step()) {
+    }
+    FlushLog();
+    left_ = error;
+    lost.insert(lost.end(), announced_.begin(), announced_.end());
+    lost.insert(lost.end(), waiting_.begin(), waiting_.end());
+    announced_.clear();
+    waiting_.clear();
+    next_ = head_;
+    announcing_ = false;
   }
-  left_ = error;
-  std::vector<Operation*> undecided;
-  for (Operation* op : announced_) undecided.push_back(op);
-  for (Operation* op : waiting_) undecided.push_back(op);
-  for (const auto& [name, op] : sent_) undecided.push_back(op);
-  announced_.clear();
-  waiting_.clear();
-  sent_.clear();
-  next_ = head_;
-  announcing_ = false;
-  for (Operation* op : undecided) {
+  if (sequencer_ != nullptr) {
+    std::vector<controller::LogEntry> ended;
+    for (const auto& waiting : sequencer_->Pending()) {
+      controller::LogEntry entry;
+      entry.kind = controller::LogEntry::Kind::kError;
+      entry.name = waiting.name;
+      entry.error = error;
+      ended.push_back(std::move(entry));
+    }
+    AppendLog(std::move(ended));
+  } else if (member == 0) {
+    for (const auto& [name, op] : sent_) lost.push_back(op);
+    sent_.clear();
+  }
+  for (Operation* op : lost) {
     if (op != nullptr) Finish(op, error);
   }
 }

@@ -42,24 +42,29 @@ bool ProcessSet::FlushLog() {
   if (sequencer_ == nullptr || !log_dirty_) return false;
   log_dirty_ = false;
   std::vector<LogEntry> entries = sequencer_->TakeLog();
-  if (epoch_closed_ && sequencer_->Pending().empty()) {
+  if (epoch_closed_ && left_.code == Code::kOk && sequencer_->Pending().empty()) {
     LogEntry resume;
     resume.kind = LogEntry::Kind::kResume;
     resume.uid = epoch_;
     entries.push_back(std::move(resume));
   }
   if (entries.empty()) return false;
+  AppendLog(std::move(entries));
+  return true;
+}
+
+void ProcessSet::AppendLog(std::vector<LogEntry> entries) {
+  if (entries.empty()) return;
   const wire::LogMessage message{options_.id, log_length_, entries};
   for (const wire::Bytes& bytes : wire::EncodeLog(message)) {
     for (int m = 1; m < size(); ++m) options_.host->SendControl(options_.ranks[m], bytes);
   }
   OnLog(log_length_, std::move(entries));
-  return true;
 }
 
 void ProcessSet::OnLog(uint64_t first_position, std::vector<LogEntry> entries) {
   if (first_position != log_length_) {
-    options_.host->GiveUp({Code::kInternal, "the log of a process set has a gap"});
+    GiveUp({Code::kInternal, "the log of a process set has a gap"});
     return;
   }
   log_length_ += entries.size();
@@ -75,7 +80,8 @@ void ProcessSet::ApplyEntry(const LogEntry& entry) {
     case LogEntry::Kind::kExecute:
       return Execute(entry);
     case LogEntry::Kind::kResume:
-      return Resume(entry.uid);
+      if (left_.code == Code::kOk) Resume(entry.uid);
+      return;
     case LogEntry::Kind::kError: {
       const auto found = sent_.find(entry.name);
       if (found == sent_.end()) return;
@@ -105,7 +111,7 @@ void ProcessSet::Execute(const LogEntry& entry) {
     const controller::PlanPtr plan = book_.FindByUid(execution.uid);
     const auto found = plan == nullptr ? sent_.end() : sent_.find(plan->name);
     if (found == sent_.end()) {
-      options_.host->GiveUp({Code::kInternal, "the log executes something that this rank did not ask for"});
+      GiveUp({Code::kInternal, "the log executes something that this rank did not ask for"});
       return;
     }
     running.ops.push_back(found->second);
@@ -136,6 +142,7 @@ bool ProcessSet::StartQueued() {
   while (!queued_.empty() && queued_.front().ops[0]->allocated.load(std::memory_order_acquire) != 1) {
     Running running = std::move(queued_.front());
     queued_.pop_front();
+    if (running.ops[0]->allocated.load(std::memory_order_relaxed) == 2) TakeMemory(running.ops[0]);
     const comm::Work* work = running.fused != nullptr ? running.fused.get() : &running.ops[0]->work;
     for (Operation* op : running.ops) op->state = State::kRunning;
     running.machine = options_.log->Start(running.position, work);

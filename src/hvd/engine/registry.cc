@@ -133,6 +133,7 @@ void Registry::Drop(Operation* op) {
   op->detached = false;
   op->snapshot = {};
   op->allocated.store(0, std::memory_order_relaxed);
+  op->alloc_answer = nullptr;
   op->output_shape.clear();
   op->engine_owned = false;
   op->error = Error{Code::kOk, {}, -1};

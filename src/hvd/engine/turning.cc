@@ -49,7 +49,9 @@ bool Engine::TakeToken(const Operation* op, Time until) {
   world_.loop->Wake();  // the engine's thread may be asleep with the token
   std::unique_lock lock(wait_mutex_);
   bool taken = false;
-  while (!op->over.load(std::memory_order_acquire) && !(taken = TryToken())) {
+  // While the engine ends, the one that ends it has the token, and every operation gets its error.
+  while (!op->over.load(std::memory_order_acquire) &&
+         !(!stopping_.load(std::memory_order_acquire) && (taken = TryToken()))) {
     if (until == Time::max()) {
       wait_changed_.wait(lock);
     } else if (wait_changed_.wait_until(lock, until) == std::cv_status::timeout) {
@@ -65,9 +67,10 @@ bool Engine::TakeToken(const Operation* op, Time until) {
 bool Engine::Wait(Operation* op, Time until) {
   if (op->over.load(std::memory_order_acquire)) return true;
   if (completer_.OnThisThread() && op->allocated.load(std::memory_order_acquire) == 1) return false;
-  if (TakeToken(op, until)) {
+  while (TakeToken(op, until)) {
     TurnUntilOver(op, until);
     GiveToken();
+    if (op->over.load(std::memory_order_acquire) || world_.loop->Now() >= until) break;
   }
   if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
   return op->over.load(std::memory_order_acquire);
@@ -77,7 +80,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
   int spins = 0;
   int yields = 0;
   ProcessSet* set = op->set;
-  while (!op->over.load(std::memory_order_acquire)) {
+  while (!op->over.load(std::memory_order_acquire) && !stopping_.load(std::memory_order_relaxed)) {
     bool moved = phase_.load(std::memory_order_relaxed) == Phase::kWorking && set->Step();
     if (op->over.load(std::memory_order_acquire)) break;
     if (spins % kLookAround == kLookAround - 1) moved |= Progress();
@@ -122,6 +125,7 @@ bool Engine::DrainInbox() {
 
 bool Engine::Progress() {
   if (world_.window != nullptr) world_.window->Beat();
+  const uint64_t completed = counters_.operations.load(std::memory_order_relaxed);
   bool moved = DrainInbox();
   for (transport::Pair* pair : world_.polled) moved |= pair->Poll();
   moved |= world_.loop->Turn(Duration::zero());
@@ -129,13 +133,14 @@ bool Engine::Progress() {
   if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return FinishRevocation() || moved;
   for (const auto& set : sets_) {
     if (set->busy()) moved |= set->Step();
+    if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return true;
     moved |= set->FlushLog();
   }
-  if (!timed_.empty()) ExpireOperations(world_.loop->Now());
-  return moved;
+  if (!timed_.empty()) moved |= ExpireOperations(world_.loop->Now());
+  return moved || counters_.operations.load(std::memory_order_relaxed) != completed;
 }
 
-void Engine::ExpireOperations(Time now) {
+bool Engine::ExpireOperations(Time now) {
   std::vector<Operation*> expired;
   for (Operation* op : timed_) {
     if (op->deadline <= now && !op->detached) expired.push_back(op);
@@ -168,6 +173,7 @@ void Engine::ExpireOperations(Time now) {
     wait_changed_.notify_all();
     registry_.Drop(op);
   }
+  return !expired.empty();
 }
 
 void Engine::SleepUntil(Time until) {
@@ -221,6 +227,7 @@ void Engine::ThreadMain() {
     pollfd idle{world_.loop->poll_fd(), POLLIN, 0};
     if (!stopping_.load(std::memory_order_acquire)) ::poll(&idle, 1, -1);
   }
+  thread_done_.store(true, std::memory_order_release);
 }
 
 }  // namespace hvd::engine

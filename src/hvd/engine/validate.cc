@@ -70,6 +70,13 @@ Status Engine::Validate(const Submission& submission) const {
   }
   if (bytes > 0 && submission.input == nullptr)
     return Fail(Code::kInvalidArgument, "{} '{}': the input is NULL", title, name);
+  const auto* in = static_cast<const std::byte*>(submission.input);
+  const auto* out = static_cast<const std::byte*>(submission.output);
+  const bool in_place = in == out && signature.op != OpKind::kAllgather;
+  if (out != nullptr && !in_place && in < out + submission.output_bytes && out < in + submission.input_bytes) {
+    return Fail(Code::kInvalidArgument,
+                "{} '{}': input and output overlap: give the same buffer for both, or separate ones", title, name);
+  }
   if (signature.op == OpKind::kAllreduce) HVD_RETURN_IF_ERROR(CheckReduction(signature, name));
   if (signature.op == OpKind::kBroadcast && set.MemberOf(signature.root) < 0) {
     return Fail(Code::kInvalidArgument, "Broadcast '{}': invalid root rank {}: process set {} has ranks {}", name,

@@ -27,6 +27,13 @@ void SetFlag(int fd, int level, int name) {
   ::setsockopt(fd, level, name, &on, sizeof(on));
 }
 
+// bbr, the default of some systems, takes a reader that is starved of CPU for a slow network and paces down to a crawl.
+// Where cubic is not to be had the default stays.
+void SteadyPace(int fd) {
+  constexpr char kCubic[] = "cubic";
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof kCubic - 1);
+}
+
 tl::unexpected<Error> ConnectError(const Address& address, int error) {
   switch (error) {
     case ECONNREFUSED:
@@ -72,6 +79,7 @@ Result<std::optional<Fd>> Accept(int listener) {
   } while (!fd && (errno == EINTR || errno == ECONNABORTED));
   if (fd) {
     SetFlag(fd.get(), IPPROTO_TCP, TCP_NODELAY);  // Fails on unix sockets, which do not need it.
+    SteadyPace(fd.get());
     return std::optional<Fd>(std::move(fd));
   }
   if (errno == EAGAIN || errno == EWOULDBLOCK) return std::optional<Fd>();
@@ -81,6 +89,7 @@ Result<std::optional<Fd>> Accept(int listener) {
 Result<Fd> StartConnect(const Address& address) {
   HVD_ASSIGN_OR_RETURN(Fd fd, NewSocket(address));
   if (!address.IsUnix()) SetFlag(fd.get(), IPPROTO_TCP, TCP_NODELAY);
+  if (!address.IsUnix()) SteadyPace(fd.get());
   if (::connect(fd.get(), address.raw(), address.length()) == 0 || errno == EINPROGRESS || errno == EINTR) return fd;
   // A unix listener with a full backlog says EAGAIN at once, with nothing to wait on.
   return ConnectError(address, errno);

@@ -34,8 +34,10 @@ std::vector<iovec> OutputBytes(const Payload& payload, size_t offset, size_t byt
 
 void Link::Send(int member, int phase, std::vector<iovec> data) {
   ++state_->sending;
-  pairs_[member]->Send(lane_ + phase, std::move(data), [state = state_](Status status) {
+  ++state_->outstanding[member];
+  pairs_[member]->Send(lane_ + phase, std::move(data), [state = state_, member](Status status) {
     --state->sending;
+    --state->outstanding[member];
     if (!status && !state->failed) {
       state->failed = true;
       state->error = std::move(status).error();
@@ -44,9 +46,9 @@ void Link::Send(int member, int phase, std::vector<iovec> data) {
 }
 
 void Link::Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<int> countdown) {
-  ++state_->received[member];
+  ++state_->outstanding[member];
   pairs_[member]->Recv(lane_ + phase, std::move(into), nullptr, [state = state_, member, countdown](Status status) {
-    --state->received[member];
+    --state->outstanding[member];
     --*countdown;
     if (!status && !state->failed) {
       state->failed = true;
@@ -57,7 +59,7 @@ void Link::Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<
 
 void Link::CollectAwaited(std::vector<int>* members) const {
   for (int m = 0; m < this->members(); ++m) {
-    if (state_->received[m] > 0) members->push_back(m);
+    if (state_->outstanding[m] > 0) members->push_back(m);
   }
 }
 

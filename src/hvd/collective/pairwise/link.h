@@ -24,7 +24,7 @@ class Link {
   // own.
   Link(std::vector<transport::Pair*> pairs, int me, transport::Lane lane)
       : pairs_(std::move(pairs)), me_(me), lane_(lane), state_(std::make_shared<State>()) {
-    state_->received.resize(pairs_.size());
+    state_->outstanding.resize(pairs_.size());
   }
 
   int members() const { return static_cast<int>(pairs_.size()); }
@@ -38,7 +38,7 @@ class Link {
   const Error& error() const { return state_->error; }
   // Sends whose buffers are still in use.
   int sending() const { return state_->sending; }
-  // Adds the members whose bytes are outstanding.
+  // Adds the members that transfers wait for.
   void CollectAwaited(std::vector<int>* members) const;
 
  private:
@@ -46,7 +46,7 @@ class Link {
     bool failed = false;
     Error error;
     int sending = 0;
-    std::vector<int> received;  // outstanding receives by member
+    std::vector<int> outstanding;  // sends and receives by member
   };
   std::vector<transport::Pair*> pairs_;
   int me_;

@@ -43,10 +43,13 @@ class MeetMachine final : public collective::Machine {
   Progress Step() override {
     bool moved = false;
     if (!published_) {
+      // In order, as on every member: staging areas are taken in the order of positions.
+      if (!comm_->IsNext(position_)) return Progress::kWaiting;
       const auto outcome = comm_->Publish(0, position_, 1, 0, *work_);
       if (outcome == WindowCommunicator::Outcome::kBusy) return Progress::kWaiting;
       if (outcome == WindowCommunicator::Outcome::kExhausted) return Progress::kFailed;
       published_ = moved = true;
+      comm_->Advance();
     }
     if (!met_) {
       if (comm_->Missing(0, position_) >= 0) return moved ? Progress::kMoved : Progress::kWaiting;

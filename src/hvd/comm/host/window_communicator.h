@@ -55,6 +55,9 @@ class WindowCommunicator final : public Communicator {
   Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work);
   // A member whose mark is not there yet; -1 if all are.
   int Missing(uint64_t epoch, uint64_t position) const;
+  // Positions that Start was given put their marks one after the other.
+  bool IsNext(uint64_t position) const { return position == next_publish_; }
+  void Advance() { ++next_publish_; }
   // Adds all such members.
   void CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const;
   // Adds the members that have released less than this one: they hold slots that it may want to use again.
@@ -81,6 +84,7 @@ class WindowCommunicator final : public Communicator {
 
   WindowOptions options_;
   collective::window::Stream stream_;
+  uint64_t next_publish_ = 0;
   uint64_t min_released_ = 0;  // over all members, as last seen
   uint64_t released_ = 0;      // this member's
   uint32_t finished_ = 0;      // bit i: position released_ + i is finished
