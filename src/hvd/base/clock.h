@@ -22,10 +22,7 @@ class SteadyClock final : public Clock {
   Time Now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// Clamped to about 30 years either way; not a number counts as 0.
 inline Duration Seconds(double seconds) {
-  constexpr double kMost = 1e9;
-  seconds = seconds != seconds ? 0 : seconds > kMost ? kMost : seconds < -kMost ? -kMost : seconds;
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 

@@ -26,6 +26,12 @@ int Report(Code code, std::string text);
 inline int Report(const Status& status) { return status ? HVD_OK : Report(status.error()); }
 void ClearError();
 
+// A time-out as a caller gives it, made harmless: not a number counts as 0, and nobody waits for more than 30 years.
+inline double Bounded(double seconds) {
+  constexpr double kMost = 1e9;
+  return seconds != seconds ? 0 : seconds > kMost ? kMost : seconds < -kMost ? -kMost : seconds;
+}
+
 // True in a forked child; then nothing may be touched.
 bool InForkedChild();
 int ReportForked();

@@ -35,6 +35,10 @@ Result<Config> Resolve(const hvd_init_options& options) {
   if (options.token_file != nullptr) config.token_file = options.token_file;
   if (options.generation >= 0) config.generation = options.generation;
   if (options.timeout_s > 0) config.start_timeout_s = options.timeout_s;
+  for (double* seconds : {&config.start_timeout_s, &config.op_timeout_s, &config.heartbeat_timeout_s,
+                          &config.stall_check_s, &config.stall_shutdown_s}) {
+    *seconds = hvd::c_api::Bounded(*seconds);
+  }
   if (config.size < 0 && config.rank < 0) config.size = 1;
   if (config.size == 1 && config.rank < 0) config.rank = 0;
   if (config.size < 1 || config.rank < 0) {

@@ -68,7 +68,7 @@ Result<Submission> Translate(const Call& engine, const hvd_request* request) {
   submission.input_bytes = request->input.bytes;
   submission.output = request->output.data;
   submission.output_bytes = request->output.bytes;
-  submission.timeout_s = request->timeout_s;
+  submission.timeout_s = hvd::c_api::Bounded(request->timeout_s);
   if (request->alloc != nullptr) {
     submission.alloc = [call = request->alloc, arg = request->alloc_arg](uint64_t bytes, const hvd::Shape& shape) {
       return call(arg, bytes, shape.data(), static_cast<int32_t>(shape.size()));
@@ -160,7 +160,7 @@ HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s) {
   Operation* op = engine->Find(handle);
   if (op == nullptr) return Report(Code::kInvalidArgument, fmt::format("{} is no handle of this engine", handle));
   const hvd::SteadyClock clock;
-  const hvd::Time until = timeout_s < 0 ? hvd::Time::max() : clock.Now() + hvd::Seconds(std::min(timeout_s, 1e9));
+  const hvd::Time until = timeout_s < 0 ? hvd::Time::max() : clock.Now() + hvd::Seconds(hvd::c_api::Bounded(timeout_s));
   int status = HVD_IN_PROGRESS;
   const bool over = timeout_s == 0 ? op->over.load(std::memory_order_acquire) : engine->Wait(op, until);
   if (over) status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);

@@ -37,7 +37,8 @@ HVD_API void hvd_store_server_free(hvd_store_server* server) { delete server; }
 
 HVD_API int hvd_store_connect(const char* address, const char* token_file, double timeout_s, hvd_store** store) {
   if (store == nullptr) return Report(hvd::Code::kInvalidArgument, "hvd_store_connect: store is NULL");
-  auto opened = hvd::engine::ConnectStore(Text(address), Text(token_file), hvd::Seconds(timeout_s));
+  auto opened =
+      hvd::engine::ConnectStore(Text(address), Text(token_file), hvd::Seconds(hvd::c_api::Bounded(timeout_s)));
   if (!opened) return Report(opened.error());
   *store = new hvd_store{std::move(*opened)};
   return HVD_OK;
@@ -55,7 +56,7 @@ HVD_API int hvd_store_get(hvd_store* store, const char* key, double timeout_s, v
                           uint64_t* bytes) {
   if (store == nullptr || key == nullptr || bytes == nullptr || (value == nullptr && capacity > 0))
     return Report(hvd::Code::kInvalidArgument, "hvd_store_get: an argument is NULL");
-  auto values = store->store->Wait({key}, hvd::Seconds(timeout_s));
+  auto values = store->store->Wait({key}, hvd::Seconds(hvd::c_api::Bounded(timeout_s)));
   if (!values) return Report(values.error());
   const std::string& found = (*values)[0];
   *bytes = found.size();
