@@ -20,11 +20,6 @@ void Completer::Post(std::function<void()> job) {
   state_->changed.notify_all();
 }
 
-void Completer::Drain() {
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->jobs.empty() && !state_->running; });
-}
-
 bool Completer::OnThisThread() const { return thread_.get_id() == std::this_thread::get_id(); }
 
 void Completer::Main(std::shared_ptr<State> state) {
@@ -34,13 +29,10 @@ void Completer::Main(std::shared_ptr<State> state) {
     if (state->jobs.empty()) return;
     std::function<void()> job = std::move(state->jobs.front());
     state->jobs.pop_front();
-    state->running = true;
     lock.unlock();
     job();
     job = nullptr;
     lock.lock();
-    state->running = false;
-    state->changed.notify_all();
   }
 }
 

@@ -19,8 +19,6 @@ class Completer {
   // Runs what is queued, then ends the thread. From inside a job it only says so, and the thread ends by itself.
   ~Completer();
   void Post(std::function<void()> job);
-  // Waits until everything posted before has run. Not from inside a job.
-  void Drain();
   bool OnThisThread() const;
 
  private:
@@ -28,7 +26,6 @@ class Completer {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> jobs;
-    bool running = false;
     bool stop = false;
   };
   static void Main(std::shared_ptr<State> state);

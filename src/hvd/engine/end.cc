@@ -60,10 +60,14 @@ Error Engine::LeftError(Rank rank) const {
       rank};
 }
 
+bool Engine::ReachedByRing(Rank rank) const {
+  return std::ranges::find(world_.polled, world_.pairs[rank].get()) != world_.polled.end();
+}
+
 void Engine::OnPairClosed(Rank rank, const Error& error) {
   if (left_.contains(rank) || stopping_.load(std::memory_order_relaxed)) return;
   // The end of a ring says nothing: whether a local rank left or died is on the window's board.
-  if (std::ranges::find(world_.polled, world_.pairs[rank].get()) != world_.polled.end()) return;
+  if (ReachedByRing(rank)) return;
   Revoke({Cause::kDied, rank, 0, world_.ranks[rank].pid}, error.message);
 }
 
@@ -199,7 +203,7 @@ void Engine::Shutdown() {
     const wire::Bytes goodbye = wire::Encode(wire::Goodbye{blamed, true});
     for (Rank rank = 0; rank < world_.layout.size; ++rank) {
       if (world_.pairs.empty() || world_.pairs[rank] == nullptr) continue;
-      if (std::ranges::find(world_.polled, world_.pairs[rank].get()) != world_.polled.end()) continue;
+      if (ReachedByRing(rank)) continue;
       SendControl(rank, goodbye);
     }
     for (auto& pair : world_.pairs) {
@@ -217,10 +221,5 @@ void Engine::Shutdown() {
 }
 
 Engine::~Engine() { Shutdown(); }
-
-void Engine::Abandon() {
-  shut_down_.store(true);
-  if (thread_.joinable()) thread_.detach();
-}
 
 }  // namespace hvd::engine

@@ -77,8 +77,7 @@ Status Engine::CreateSets() {
     set.me = at == ranks.end() ? -1 : static_cast<int>(at - ranks.begin());
     std::vector<int> locals;
     for (Rank rank : ranks) {
-      const auto local = std::find(layout.local_ranks.begin(), layout.local_ranks.end(), rank);
-      if (local != layout.local_ranks.end()) locals.push_back(static_cast<int>(local - layout.local_ranks.begin()));
+      if (const int local = layout.LocalOf(rank); local >= 0) locals.push_back(local);
     }
     if (world_.window != nullptr && locals.size() > 1) {
       // Every local rank carves, member or not: offsets stay equal.
@@ -165,9 +164,7 @@ Result<Handle> Engine::Submit(Submission submission) {
     Progress();
     GiveToken();
   } else {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(op);
-    inbox_full_.store(true, std::memory_order_release);
+    LeaveInInbox(op);
   }
   if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
   return handle;
@@ -180,12 +177,16 @@ Result<Operation*> Engine::Run(Submission submission) {
     TurnUntilOver(op, Time::max());
     GiveToken();
   } else {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(op);
-    inbox_full_.store(true, std::memory_order_release);
+    LeaveInInbox(op);
   }
   Wait(op, Time::max());
   return op;
+}
+
+void Engine::LeaveInInbox(Operation* op) {
+  std::lock_guard lock(inbox_mutex_);
+  inbox_.push_back(op);
+  inbox_full_.store(true, std::memory_order_release);
 }
 
 void Engine::BeginOnLoop(Operation* op) {

@@ -79,8 +79,6 @@ class Engine final : public SetHost {
 
   // Says goodbye and fails what is in flight. Idempotent.
   void Shutdown();
-  // After fork, in the child: nothing of this engine may be touched any more.
-  void Abandon();
 
   // For engines without a thread: moves what can be moved. True if anything did.
   bool Poll();
@@ -90,6 +88,8 @@ class Engine final : public SetHost {
   Status CreateSets();
   Status Validate(const Submission& submission) const;
   Result<Operation*> Enter(Submission submission);
+  // For whoever holds the token.
+  void LeaveInInbox(Operation* op);
 
   // SetHost.
   void Complete(Operation* op, Error error) override;
@@ -111,6 +111,9 @@ class Engine final : public SetHost {
   bool TakeToken(const Operation* op, Time until);
   void GiveToken();
   void ThreadMain();
+
+  // Whether this rank is reached by a ring in shared memory, which no descriptor announces.
+  bool ReachedByRing(Rank rank) const;
 
   // The end of a generation; all OnLoop. See end.cc.
   void NoticeChanges();

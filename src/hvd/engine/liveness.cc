@@ -48,11 +48,8 @@ Time Liveness::Check(Time now) {
       } else {
         watched_.clear();
         engine_->Revoke({transport::Cause::kSilent, rank, 0, engine_->world_.ranks[rank].pid}, {});
-        const auto& locals = engine_->world_.layout.local_ranks;
-        const auto local = std::find(locals.begin(), locals.end(), rank);
-        if (engine_->world_.window != nullptr && local != locals.end()) {
-          engine_->world_.window->Kill(static_cast<int>(local - locals.begin()));
-        }
+        const int local = engine_->world_.layout.LocalOf(rank);
+        if (engine_->world_.window != nullptr && local >= 0) engine_->world_.window->Kill(local);
         return now;
       }
     }
@@ -61,20 +58,18 @@ Time Liveness::Check(Time now) {
 }
 
 uint64_t Liveness::BeatOf(Rank rank) const {
-  const auto& world = engine_->world_;
-  const auto local = std::find(world.layout.local_ranks.begin(), world.layout.local_ranks.end(), rank);
-  if (world.window != nullptr && local != world.layout.local_ranks.end()) {
-    return world.window->beat(static_cast<int>(local - world.layout.local_ranks.begin()));
-  }
+  const World& world = engine_->world_;
+  const int local = world.layout.LocalOf(rank);
+  if (world.window != nullptr && local >= 0) return world.window->beat(local);
   const auto pongs = pongs_.find(rank);
   return pongs == pongs_.end() ? 0 : pongs->second;
 }
 
 void Liveness::Ask(Rank rank) {
-  const auto& world = engine_->world_;
-  const auto local = std::find(world.layout.local_ranks.begin(), world.layout.local_ranks.end(), rank);
-  if (world.window != nullptr && local != world.layout.local_ranks.end()) {
-    world.window->Ring(static_cast<int>(local - world.layout.local_ranks.begin()));
+  const World& world = engine_->world_;
+  const int local = world.layout.LocalOf(rank);
+  if (world.window != nullptr && local >= 0) {
+    world.window->Ring(local);
   } else {
     engine_->SendControl(rank, wire::Encode(wire::Ping{1}));
   }

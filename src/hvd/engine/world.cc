@@ -6,6 +6,11 @@
 
 namespace hvd::engine {
 
+int Layout::LocalOf(Rank other) const {
+  const auto at = std::find(local_ranks.begin(), local_ranks.end(), other);
+  return at == local_ranks.end() ? -1 : static_cast<int>(at - local_ranks.begin());
+}
+
 Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids) {
   Layout layout;
   layout.rank = rank;

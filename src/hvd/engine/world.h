@@ -32,6 +32,9 @@ struct Layout {
   bool homogeneous = true;
   std::vector<int> host_of;       // by rank: index of the host, hosts ordered by their lowest rank
   std::vector<Rank> local_ranks;  // ranks of this host, ascending
+
+  // Index into local_ranks, which is the window's; -1 for a rank of another host.
+  int LocalOf(Rank other) const;
 };
 
 // Settings that must be equal on all ranks; rank 0's count.
