@@ -27,8 +27,8 @@ void SetFlag(int fd, int level, int name) {
   ::setsockopt(fd, level, name, &on, sizeof(on));
 }
 
-// bbr, the default of some systems, takes a reader that is starved of CPU for a slow network and paces down to a crawl.
-// Where cubic is not to be had the default stays.
+// bbr, the default of some systems, paces itself by the clock: between ranks that share cores it is several times
+// slower. Where cubic is not to be had the default stays.
 void SteadyPace(int fd) {
   constexpr char kCubic[] = "cubic";
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof kCubic - 1);

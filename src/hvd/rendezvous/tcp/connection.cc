@@ -60,12 +60,13 @@ Status Connection::ReadPreface() {
 }
 
 Status Connection::Serve() {
-  for (int reads = 0; reads < kReadsPerAdvance;) {
+  for (int reads = 0;;) {
     HVD_RETURN_IF_ERROR(Flush());
     if (has_output() || answer_owed_) return {};
     HVD_ASSIGN_OR_RETURN(const std::optional<net::Bytes> body, input_.Next());
     if (!body) {
-      ++reads;
+      // Only here, where all that was read has been used: what epoll will not tell again must not be left behind.
+      if (reads++ == kReadsPerAdvance) return {};
       HVD_ASSIGN_OR_RETURN(const bool more, ReadSome());
       if (!more) return {};
       continue;
@@ -78,7 +79,6 @@ Status Connection::Serve() {
     answer_owed_ = true;
     on_request_(std::move(request));
   }
-  return {};
 }
 
 Result<bool> Connection::ReadSome() {
