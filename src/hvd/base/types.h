@@ -37,6 +37,9 @@ enum class OpKind : int32_t {
   kAlltoall = 4,
   kReducescatter = 5,
   kJoin = 6,
+  // Not for users: changes of the process sets, which travel as operations of the global set.
+  kAddProcessSet = 7,
+  kRemoveProcessSet = 8,
 };
 
 using Shape = std::vector<int64_t>;

@@ -24,12 +24,15 @@ struct Work {
   ReduceOp reduce_op = ReduceOp::kSum;
   kernel::Scale scale;
   int root = -1;  // member index; broadcast
-  // Allreduce: inputs and outputs. Allgather: the input. Broadcast: input on the root, output elsewhere (and on the
-  // root).
+  // Allreduce: inputs and outputs. Broadcast: input on the root, output elsewhere (and on the root). Else: the input.
   collective::Payload payload;
-  // Allgather: where the concatenation goes (nullptr: not wanted), and every member's bytes.
-  std::byte* gather_to = nullptr;
+  // Allgather, alltoall: where what comes from all members goes, one after the other; reducescatter: where this member's
+  // part of the result goes. nullptr: not wanted.
+  std::byte* result_to = nullptr;
+  // Allgather: every member's bytes. Reducescatter: of every member's part, in order, together the input.
   std::vector<size_t> member_bytes;
+  // Alltoall: bytes from member i to member j at [i * members + j]; an input holds the parts in the order of j.
+  std::vector<size_t> exchange_bytes;
   bool direct = true;  // peers may use arena memory in place; false for an operation that may be given up half-way
 };
 

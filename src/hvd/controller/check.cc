@@ -2,10 +2,12 @@
 #include "hvd/controller/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
 #include <functional>
 
 #include "hvd/controller/describe.h"
@@ -34,11 +36,16 @@ const Signature* Odd(const Proposal& p, const Same& same) {
   return at == p.signatures.end() ? nullptr : &*at;
 }
 
-bool SameOp(const Signature& a, const Signature& b) { return a.op == b.op; }
+bool IsAdasum(const Signature& s) { return s.op == OpKind::kAllreduce && s.reduce_op == ReduceOp::kAdasum; }
+
+// Adasum is an operation of its own to those who read messages.
+std::string_view NameOfOp(const Signature& s) { return IsAdasum(s) ? "ADASUM" : NameOf(s.op); }
+
+bool SameOp(const Signature& a, const Signature& b) { return a.op == b.op && IsAdasum(a) == IsAdasum(b); }
 
 // "... for ALLREDUCE of tensor 'x' in process set 2."
 std::string Where(const Proposal& p) {
-  const std::string op = Odd(p, SameOp) ? "" : fmt::format("{} of ", NameOf(First(p).op));
+  const std::string op = Odd(p, SameOp) ? "" : fmt::format("{} of ", NameOfOp(First(p)));
   return fmt::format("for {}tensor {} in process set {}.", op, Quote(p.name), p.process_set);
 }
 
@@ -68,12 +75,12 @@ Answer DTypes(const Proposal& p) {
 }
 
 Answer Ops(const Proposal& p) {
-  return Compare(p, "Mismatched operations", "did an", SameOp, [](auto& s) { return std::string(NameOf(s.op)); });
+  return Compare(p, "Mismatched operations", "did an", SameOp, [](auto& s) { return std::string(NameOfOp(s)); });
 }
 
 Answer Shapes(const Proposal& p) {
   return Compare(
-      p, fmt::format("Mismatched {} tensor shapes", NameOf(First(p).op)), "sent a tensor of shape",
+      p, fmt::format("Mismatched {} tensor shapes", NameOfOp(First(p))), "sent a tensor of shape",
       [](auto& a, auto& b) { return a.shape == b.shape; }, ShowShape);
 }
 
@@ -91,6 +98,28 @@ Answer ReduceOps(const Proposal& p) {
   return Compare(
       p, "Mismatched reduction operation", "had op", [](auto& a, auto& b) { return a.reduce_op == b.reduce_op; },
       [](auto& s) { return fmt::format("{} ({})", static_cast<int>(s.reduce_op), NameOf(s.reduce_op)); });
+}
+
+Answer NobodyJoined(const Proposal& p) {
+  if (p.joined.empty()) return {};
+  const OpKind op = First(p).op;
+  const auto count = static_cast<ptrdiff_t>(p.joined.size());
+  if (p.join_extended) {
+    const bool no_root = op == OpKind::kBroadcast && std::count(p.joined.begin(), p.joined.end(), First(p).root) > 0;
+    if (!no_root) return {};
+    return fmt::format("Broadcast is not supported from root rank {}, which has joined {}", First(p).root, Where(p));
+  }
+  std::string title(NameOf(op));
+  std::transform(title.begin() + 1, title.end(), title.begin() + 1, [](unsigned char c) { return std::tolower(c); });
+  return fmt::format(
+      "{} is not supported with Join at this time: {} {} joined already, {} HOROVOD_JOIN_EXTENDED=1 allows it.", title,
+      DescribeRanks(p.joined), count == 1 ? "has" : "have", Where(p));
+}
+
+Answer SetRanks(const Proposal& p) {
+  return Compare(
+      p, "Mismatched process sets", "gave ranks", [](auto& a, auto& b) { return a.numbers == b.numbers; },
+      [](auto& s) { return fmt::format("[{}]", fmt::join(s.numbers, ", ")); });
 }
 
 // Only the first member is asked: a scalar elsewhere is a difference in rank, which the next check reports.
@@ -140,10 +169,13 @@ constexpr auto kChecks = std::to_array<Row>({
     {kAllOps, Ops},
     {kReductions | Bit(OpKind::kBroadcast), Shapes},
     {kReductions, Factors},
-    {kReductions, ReduceOps},
+    {Bit(OpKind::kAllreduce), ReduceOps},
+    {kGathers, NobodyJoined},
     {kGathers | Bit(OpKind::kReducescatter), NotScalar},
     {kGathers, SlicesOfEqualShape},
+    {Bit(OpKind::kReducescatter) | Bit(OpKind::kBroadcast), NobodyJoined},
     {Bit(OpKind::kBroadcast), Roots},
+    {Bit(OpKind::kAddProcessSet) | Bit(OpKind::kRemoveProcessSet), SetRanks},
     {kAllOps, Devices},
 });
 
@@ -157,19 +189,17 @@ Answer FindDisagreement(const Proposal& proposal) {
   return {};
 }
 
-Answer FindOverflow(const Proposal& where, const Signature& plan, std::span<const int64_t> first_dims) {
-  Signature whole = plan;
+Answer FindOverflow(const Proposal& proposal, std::span<const int64_t> first_dims) {
+  const Signature& one = First(proposal);
   int64_t rows = 0;
   bool overflow = false;
   for (const int64_t dim : first_dims) overflow |= __builtin_add_overflow(rows, dim, &rows);
-  int64_t bytes = static_cast<int64_t>(SizeOf(plan.dtype));
-  whole.shape[0] = rows;
-  for (const int64_t dim : whole.shape) overflow |= __builtin_mul_overflow(bytes, dim, &bytes);
+  int64_t bytes = static_cast<int64_t>(SizeOf(one.dtype));
+  overflow |= __builtin_mul_overflow(bytes, rows, &bytes);
+  for (size_t i = 1; i < one.shape.size(); ++i) overflow |= __builtin_mul_overflow(bytes, one.shape[i], &bytes);
   if (!overflow) return {};
-  const auto value = [&](size_t i) { return fmt::to_string(first_dims[i]); };
-  return fmt::format(
-      "The result of {} has too many bytes to count: first dimensions: {}, for tensor {} in process set {}.",
-      NameOf(plan.op), DescribeValues(where.ranks, value), Quote(where.name), where.process_set);
+  return fmt::format("The result of {} has too many bytes to count: {} rows or more, {}", NameOf(one.op), rows,
+                     Where(proposal));
 }
 
 }  // namespace hvd::controller

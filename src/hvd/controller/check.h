@@ -18,15 +18,16 @@ namespace hvd::controller {
 struct Proposal {
   std::string_view name;
   int process_set = 0;
-  std::span<const Rank> ranks;            // of the members; global numbers
-  std::span<const Signature> signatures;  // one per member
+  std::span<const Rank> ranks;            // of the members that asked; global numbers
+  std::span<const Signature> signatures;  // one per member that asked
+  std::span<const Rank> joined = {};      // members that have joined instead
+  bool join_extended = false;
 };
 
 // A text that names the ranks and their values, or nothing if all agree.
 std::optional<std::string> FindDisagreement(const Proposal& proposal);
 
-// Whether the gathered tensor's bytes can be counted; else the text of the error. first_dims: one per member.
-std::optional<std::string> FindOverflow(const Proposal& where, const Signature& plan,
-                                        std::span<const int64_t> first_dims);
+// Whether the bytes of all that is gathered can be counted; else the text of the error. `first_dims` as in Execution.
+std::optional<std::string> FindOverflow(const Proposal& proposal, std::span<const int64_t> first_dims);
 
 }  // namespace hvd::controller

@@ -11,11 +11,14 @@ namespace {
 bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 bool Reduces(OpKind op) { return op == OpKind::kAllreduce || op == OpKind::kReducescatter; }
-bool HasShape(OpKind op) { return op != OpKind::kBarrier && op != OpKind::kJoin; }
+bool HasShape(OpKind op) { return op <= OpKind::kReducescatter && op != OpKind::kBarrier; }
+bool ChangesSets(OpKind op) { return op == OpKind::kAddProcessSet || op == OpKind::kRemoveProcessSet; }
 
 }  // namespace
 
 bool FirstDimIsFree(OpKind op) { return op == OpKind::kAllgather || op == OpKind::kAlltoall; }
+
+bool Repeats(const Signature& signature) { return signature.op <= OpKind::kReducescatter && signature.op != OpKind::kAlltoall; }
 
 int64_t FirstDim(const Signature& signature) {
   return FirstDimIsFree(signature.op) && !signature.shape.empty() ? signature.shape[0] : 0;
@@ -30,6 +33,7 @@ Signature Canonical(Signature signature) {
   }
   if (signature.op != OpKind::kBroadcast) signature.root = defaults.root;
   if (!HasShape(signature.op)) signature.shape.clear();
+  if (!ChangesSets(signature.op)) signature.numbers.clear();
   if (FirstDimIsFree(signature.op) && !signature.shape.empty()) signature.shape[0] = 0;
   return signature;
 }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "hvd/base/result.h"
 #include "hvd/base/types.h"
@@ -28,10 +29,16 @@ using wire::Plan;
 using wire::Request;
 using wire::Signature;
 
+// A join has no name of its own: there is one at a time.
+inline constexpr std::string_view kJoinName = "join.noname";
+
 using PlanPtr = std::shared_ptr<const Plan>;
 
 // Whether members may come with different first dimensions.
 bool FirstDimIsFree(OpKind op);
+// Whether a ready mark can say all about it, so that a plan is worth keeping: not if members bring more of their own than
+// a first dimension.
+bool Repeats(const Signature& signature);
 // The member's own part of a request: shape[0] where that is free, else 0. Travels with ready.
 int64_t FirstDim(const Signature& signature);
 // The signature as a plan keeps it: fields that the operation does not use have one fixed value, a free first dimension

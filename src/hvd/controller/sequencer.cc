@@ -46,19 +46,21 @@ LogEntry Forget(uint64_t uid) {
 }  // namespace
 
 struct Sequencer::State {
-  // Something that became ready: an execution (plan and execution set) or an error.
+  // Something that became ready: an execution (plan and execution set) or another entry.
   struct Item {
     PlanPtr plan;
     Execution execution;
-    LogEntry error;
+    LogEntry entry;
   };
 
-  explicit State(SequencerOptions o) : options(std::move(o)), table(options.members.size(), options.cache_capacity) {}
+  explicit State(SequencerOptions o) : options(std::move(o)), table(options.members.size(), options.cache_capacity), joined(options.members.size()) {}
 
   bool IsMember(int member) const { return member >= 0 && static_cast<size_t>(member) < options.members.size(); }
 
   void Contradict(Row* row);
+  bool IsComplete(const Row& row) const;
   void Conclude(Row* row);
+  void Join(int member);
   PlanPtr Agree(Row* row, const Signature& signature);
   void FailAll(const std::string& name, std::string message);
 
@@ -67,6 +69,8 @@ struct Sequencer::State {
   uint64_t uids = 0;
   uint64_t now = 0;      // counts calls
   size_t asked_for = 0;  // rows with a mark
+  std::vector<bool> joined;
+  size_t joined_count = 0;
   // The log since TakeLog.
   std::vector<LogEntry> defines;
   std::vector<Item> items;
@@ -83,19 +87,48 @@ void Sequencer::State::Contradict(Row* row) {
   if (asked && row->asked() == 0) --asked_for;
 }
 
-// Every member has asked: decide.
+bool Sequencer::State::IsComplete(const Row& row) const {
+  if (joined_count == 0 || row.asked() == options.members.size()) return row.asked() == options.members.size();
+  for (size_t m = 0; m < joined.size(); ++m) {
+    if (!joined[m] && !row.asked(static_cast<int>(m))) return false;
+  }
+  return true;
+}
+
+void Sequencer::State::Join(int member) {
+  if (joined[member]) return;
+  joined[member] = true;
+  ++joined_count;
+  for (Row* row : table.Asked()) {
+    if (IsComplete(*row)) Conclude(row);
+  }
+  if (joined_count < joined.size()) return;
+  joined.assign(joined.size(), false);
+  joined_count = 0;
+  Item item;
+  item.entry.kind = LogEntry::Kind::kJoined;
+  item.entry.uid = static_cast<uint64_t>(member);
+  items.push_back(std::move(item));
+}
+
+// Every member has asked or joined: decide.
 void Sequencer::State::Conclude(Row* row) {
   const std::string name = row->name();
   const std::vector<int64_t> first_dims = FirstDimIsFree(row->op()) ? row->FirstDims() : std::vector<int64_t>();
-  const std::vector<Signature> signatures = row->plan() ? std::vector<Signature>() : row->TakeSignatures();
+  std::vector<Rank> asking;
+  std::vector<Rank> absent;
+  for (size_t m = 0; m < joined.size(); ++m) {
+    (row->asked(static_cast<int>(m)) ? asking : absent).push_back(options.members[m]);
+  }
+  // With a cached plan the members agree already; what joined members change is looked at all the same.
+  const std::vector<Signature> signatures =
+      row->plan() ? std::vector<Signature>(asking.size(), row->plan()->signature) : row->TakeSignatures();
   row->Clear();
   --asked_for;
-  const Proposal proposal{name, options.process_set, options.members, signatures};
+  const Proposal proposal{name, options.process_set, asking, signatures, absent, options.join_extended};
   std::optional<std::string> failure;
-  if (!row->plan()) failure = FindDisagreement(proposal);
-  if (!failure && !first_dims.empty()) {
-    failure = FindOverflow(proposal, row->plan() ? row->plan()->signature : signatures.front(), first_dims);
-  }
+  if (!row->plan() || !absent.empty()) failure = FindDisagreement(proposal);
+  if (!failure && !first_dims.empty()) failure = FindOverflow(proposal, first_dims);
   if (failure) {
     FailAll(name, std::move(*failure));
   } else {
@@ -112,7 +145,7 @@ PlanPtr Sequencer::State::Agree(Row* row, const Signature& signature) {
   plan.name = row->name();
   plan.signature = Canonical(signature);
   uint64_t evicted = 0;
-  plan.cached = table.MakeRoom(&evicted);
+  plan.cached = Repeats(plan.signature) && table.MakeRoom(&evicted);
   if (evicted != 0) {
     forgotten.push_back(evicted);
     WarnOfEvictionOnce(options.cache_capacity);
@@ -125,9 +158,9 @@ PlanPtr Sequencer::State::Agree(Row* row, const Signature& signature) {
 
 void Sequencer::State::FailAll(const std::string& name, std::string message) {
   Item item;
-  item.error.kind = LogEntry::Kind::kError;
-  item.error.name = name;
-  item.error.error = {Code::kFailedPrecondition, std::move(message)};
+  item.entry.kind = LogEntry::Kind::kError;
+  item.entry.name = name;
+  item.entry.error = {Code::kFailedPrecondition, std::move(message)};
   items.push_back(std::move(item));
 }
 
@@ -136,11 +169,12 @@ Sequencer::~Sequencer() = default;
 
 void Sequencer::OnRequest(int member, Request request) {
   if (!state_->IsMember(member)) return;
+  if (request.signature.op == OpKind::kJoin) return state_->Join(member);
   Row* row = state_->table.ForName(request.name);
   if (row->plan() && !Fits(*row->plan(), request.signature)) state_->Contradict(row);
   if (row->asked() == 0) ++state_->asked_for;
   row->MarkRequest(member, std::move(request.signature), ++state_->now);
-  if (row->complete()) state_->Conclude(row);
+  if (state_->IsComplete(*row)) state_->Conclude(row);
 }
 
 void Sequencer::OnReady(int member, uint64_t uid, int64_t first_dim) {
@@ -149,7 +183,7 @@ void Sequencer::OnReady(int member, uint64_t uid, int64_t first_dim) {
   if (row == nullptr) return;
   if (row->asked() == 0) ++state_->asked_for;
   row->MarkReady(member, first_dim, ++state_->now);
-  if (row->complete()) state_->Conclude(row);
+  if (state_->IsComplete(*row)) state_->Conclude(row);
 }
 
 // Order within one batch: forgotten plans that the batch does not execute, new plans, executions and errors by
@@ -171,7 +205,7 @@ std::vector<LogEntry> Sequencer::TakeLog() {
   std::move(s.defines.begin(), s.defines.end(), std::back_inserter(log));
   for (const std::vector<size_t>& group : Fuse(plans, s.options.fusion_threshold)) {
     if (!s.items[group[0]].plan) {
-      log.push_back(std::move(s.items[group[0]].error));
+      log.push_back(std::move(s.items[group[0]].entry));
       continue;
     }
     LogEntry& entry = log.emplace_back();
@@ -186,10 +220,23 @@ std::vector<LogEntry> Sequencer::TakeLog() {
 }
 
 std::vector<Sequencer::Waiting> Sequencer::Pending() const {
-  if (state_->asked_for == 0) return {};  // spares the walk over the cache
+  const State& s = *state_;
   std::vector<Waiting> pending;
-  for (const Row* row : state_->table.Partial()) pending.push_back({row->name(), row->op(), row->Missing()});
+  if (s.asked_for > 0) {  // spares the walk over the cache
+    for (const Row* row : state_->table.Asked()) {
+      Waiting& waiting = pending.emplace_back(Waiting{row->name(), row->op(), row->Missing()});
+      std::erase_if(waiting.missing, [&](int member) { return s.joined[member]; });
+    }
+  }
+  if (s.joined_count > 0) {
+    Waiting& waiting = pending.emplace_back(Waiting{std::string(kJoinName), OpKind::kJoin, {}});
+    for (size_t m = 0; m < s.joined.size(); ++m) {
+      if (!s.joined[m]) waiting.missing.push_back(static_cast<int>(m));
+    }
+  }
   return pending;
 }
+
+bool Sequencer::joining() const { return state_->joined_count > 0; }
 
 }  // namespace hvd::controller

@@ -22,6 +22,7 @@ struct SequencerOptions {
   std::vector<Rank> members;  // sorted global ranks
   int64_t cache_capacity = 1024;
   int64_t fusion_threshold = 128 << 20;
+  bool join_extended = false;  // operations other than allreduce go on while some members have joined
 };
 
 class Sequencer {
@@ -30,13 +31,17 @@ class Sequencer {
   ~Sequencer();
 
   // A member describes an operation in full. If the name has a cached plan with an equal signature this counts as
-  // OnReady; with a different one the plan is forgotten first.
+  // OnReady; with a different one the plan is forgotten first. A join: from now on the member counts as having asked for
+  // everything, until all have joined.
   void OnRequest(int member, Request request);
   // A member wants a known plan again. A uid that is not cached (forgotten meanwhile) is ignored: the member will see
   // kForget in the log and send a request.
   void OnReady(int member, uint64_t uid, int64_t first_dim);
   // The entries that the calls so far produced, in log order; fused as far as they are ready. Clears.
   std::vector<LogEntry> TakeLog();
+
+  // Whether some members have joined and others have not.
+  bool joining() const;
 
   // Names that some members asked for and others have not, with the members missing. For the stall report.
   struct Waiting {

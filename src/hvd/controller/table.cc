@@ -63,7 +63,16 @@ std::vector<Signature> Row::TakeSignatures() {
 }
 
 std::vector<int64_t> Row::FirstDims() const {
-  std::vector<int64_t> dims(marks_.size(), 0);
+  const size_t members = marks_.size();
+  if (op() == OpKind::kAlltoall) {
+    std::vector<int64_t> rows(members * members, 0);
+    for (const auto& [member, signature] : requests_) {
+      std::copy_n(signature.numbers.begin(), std::min(members, signature.numbers.size()),
+                  rows.begin() + static_cast<ptrdiff_t>(member * members));
+    }
+    return rows;
+  }
+  std::vector<int64_t> dims(members, 0);
   for (const auto& [member, dim] : first_dims_) dims[member] = dim;
   for (const auto& [member, signature] : requests_) dims[member] = FirstDim(signature);
   return dims;
@@ -114,13 +123,13 @@ void Table::Release(Row* row) {
   rows_.erase(at);
 }
 
-std::vector<const Row*> Table::Partial() const {
-  std::vector<const Row*> partial;
-  for (const auto& [name, row] : rows_) {
-    if (row.partial()) partial.push_back(&row);
+std::vector<Row*> Table::Asked() {
+  std::vector<Row*> asked;
+  for (auto& [name, row] : rows_) {
+    if (row.asked() > 0) asked.push_back(&row);
   }
-  std::sort(partial.begin(), partial.end(), [](const Row* a, const Row* b) { return a->since() < b->since(); });
-  return partial;
+  std::sort(asked.begin(), asked.end(), [](const Row* a, const Row* b) { return a->since() < b->since(); });
+  return asked;
 }
 
 }  // namespace hvd::controller

@@ -30,8 +30,7 @@ class Row {
   const std::string& name() const { return name_; }
   const PlanPtr& plan() const { return plan_; }
   size_t asked() const { return asked_; }
-  bool complete() const { return asked_ == marks_.size(); }
-  bool partial() const { return asked_ > 0 && !complete(); }
+  bool asked(int member) const { return marks_[member] != Mark::kNone; }
   // Of the first mark since the row was last empty; rows by this number are in the order in which names came up.
   uint64_t since() const { return since_; }
   std::vector<int> Missing() const;
@@ -44,8 +43,9 @@ class Row {
   void DropReadyMarks();
   void Clear();
 
-  // One per member, of a complete row. Without a cached plan every mark is a request.
+  // One per member that asked, in the order of members. Without a cached plan every mark is a request.
   std::vector<Signature> TakeSignatures();
+  // As Execution::first_dims; 0 for members that have not asked.
   std::vector<int64_t> FirstDims() const;
 
  private:
@@ -82,7 +82,8 @@ class Table {
   // To be called when a row may have become empty; frees it.
   void Release(Row* row);
 
-  std::vector<const Row*> Partial() const;
+  // Rows that some member asked for, in the order in which they came up.
+  std::vector<Row*> Asked();
 
  private:
   const size_t members_;

@@ -61,6 +61,8 @@ struct Operation {
   // What came out. Written before `over` is set, then read by anybody.
   Handle handle = 0;
   Shape output_shape;
+  std::vector<int32_t> received_splits;  // alltoall
+  int number = 0;                        // join: the last rank; process sets: the id
   bool engine_owned = false;
   Error error;
   std::atomic<bool> over{false};

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "hvd/engine/memory.h"
-
 namespace hvd::engine {
 
 using collective::Piece;
@@ -14,12 +12,6 @@ using State = Operation::State;
 namespace {
 
 const Error kSuccess{Code::kOk, {}, -1};
-
-size_t RowBytes(const controller::Signature& signature) {
-  size_t bytes = SizeOf(signature.dtype);
-  for (size_t i = 1; i < signature.shape.size(); ++i) bytes *= static_cast<size_t>(signature.shape[i]);
-  return bytes;
-}
 
 }  // namespace
 
@@ -42,7 +34,7 @@ void ProcessSet::Begin(Operation* op) {
   if (size() == 1) return FinishAlone(op);
   if (announcing_) {
     const controller::PlanPtr plan = book_.FindByName(op->request.name);
-    if (plan != nullptr && controller::Fits(*plan, op->request.signature)) {
+    if (plan != nullptr && controller::Fits(*plan, op->request.signature) && Announces(op->request.signature)) {
       op->uid = plan->uid;
       op->state = State::kAnnounced;
       LiveCounters::Add(options_.counters->cache_hits, 1);
@@ -68,85 +60,48 @@ void ProcessSet::PrepareWork(Operation* op) {
   work.root = signature.op == OpKind::kBroadcast ? MemberOf(signature.root) : -1;
   work.direct = op->deadline == Time::max();
   if (signature.op != OpKind::kBarrier) {
-    std::byte* out = signature.op == OpKind::kAllgather ? nullptr : op->output;
+    std::byte* out = SizesResult(signature.op) ? nullptr : op->output;
     work.payload.Add(Piece{op->input, out, op->input_bytes});
   }
 }
 
 void ProcessSet::FinishAlone(Operation* op) {
-  const Piece piece = op->work.payload.pieces().empty() ? Piece{} : op->work.payload.pieces()[0];
-  if (op->work.op == OpKind::kAllgather) {
-    if (op->request.signature.shape.empty()) {
-      return Finish(
-          op, {Code::kFailedPrecondition,
-               fmt::format("Process-set rank zero tried to ALLGATHER a rank-zero tensor: '{}' is a scalar; give it "
-                           "at least one dimension",
-                           op->request.name)});
+  const controller::Signature& signature = op->request.signature;
+  if (SizesResult(signature.op)) {
+    if (signature.shape.empty()) {
+      return Finish(op, {Code::kFailedPrecondition,
+                         fmt::format("Process-set rank zero tried to {} a rank-zero tensor: '{}' is a scalar; give it "
+                                     "at least one dimension",
+                                     NameOf(signature.op), op->request.name)});
     }
-    if (!PrepareGather(op, {controller::FirstDim(op->request.signature)})) {
+    const std::vector<int64_t> rows =
+        signature.op == OpKind::kAlltoall ? signature.numbers : std::vector<int64_t>{controller::FirstDim(signature)};
+    if (!PrepareResult(op, rows)) {
       Running waiting;
       waiting.ops.push_back(op);
       allocating_.push_back(std::move(waiting));
       return;
     }
-    if (op->work.gather_to != nullptr) kernel::Copy(op->work.gather_to, op->input, op->input_bytes);
-  } else if (op->work.op == OpKind::kAllreduce && piece.bytes > 0) {
+  }
+  MoveAlone(op);
+}
+
+void ProcessSet::MoveAlone(Operation* op) {
+  const comm::Work& work = op->work;
+  const Piece piece = work.payload.pieces().empty() ? Piece{} : work.payload.pieces()[0];
+  std::byte* out = SizesResult(work.op) ? work.result_to : piece.out;
+  const size_t bytes = SizesResult(work.op) ? op->output_bytes : piece.bytes;
+  const bool reduces = work.op == OpKind::kAllreduce || work.op == OpKind::kReducescatter;
+  if (bytes > 0 && out != nullptr && reduces) {
     const void* source = piece.in;
-    void* target = piece.out;
-    kernel::Reduce(op->work.reduce_op, op->work.dtype, {&source, 1}, {&target, 1}, piece.bytes / SizeOf(op->work.dtype),
-                   op->work.scale);
-  } else if (piece.bytes > 0 && piece.out != piece.in) {
-    kernel::Copy(piece.out, piece.in, piece.bytes);
+    void* target = out;
+    // Adasum of one vector is that vector, as is its sum.
+    const ReduceOp reduce_op = work.reduce_op == ReduceOp::kAdasum ? ReduceOp::kSum : work.reduce_op;
+    kernel::Reduce(reduce_op, work.dtype, {&source, 1}, {&target, 1}, bytes / SizeOf(work.dtype), work.scale);
+  } else if (bytes > 0 && out != nullptr && out != piece.in) {
+    kernel::Copy(out, piece.in, bytes);
   }
   Finish(op, kSuccess);
-}
-
-bool ProcessSet::PrepareGather(Operation* op, const std::vector<int64_t>& first_dims) {
-  const controller::Signature& signature = op->request.signature;
-  const size_t row = RowBytes(signature);
-  int64_t rows = 0;
-  op->work.member_bytes.clear();
-  for (int64_t dim : first_dims) {
-    rows += dim;
-    op->work.member_bytes.push_back(static_cast<size_t>(dim) * row);
-  }
-  op->output_shape = signature.shape;
-  op->output_shape[0] = rows;
-  const size_t bytes = static_cast<size_t>(rows) * row;
-  op->work.gather_to = nullptr;
-  if (op->detached) return true;
-  if (op->output_given) {
-    if (op->output_bytes == bytes) {
-      op->work.gather_to = op->output;
-    } else {
-      op->error = {
-          Code::kInvalidArgument,
-          fmt::format("the output of allgather '{}' has {} bytes, but the ranks together send {} (shape {}): give "
-                      "that many, or let the library allocate it",
-                      op->request.name, op->output_bytes, bytes, ToString(op->output_shape))};
-    }
-    return true;
-  }
-  op->output_bytes = bytes;
-  if (op->alloc != nullptr) {
-    op->allocated.store(1, std::memory_order_relaxed);
-    op->state = State::kAllocating;
-    options_.host->AskForMemory(op, bytes);
-    return false;
-  }
-  op->output = op->work.gather_to = AllocateShared(bytes, true);
-  op->engine_owned = op->output != nullptr;
-  if (op->output == nullptr)
-    op->error = {Code::kResourceExhausted, fmt::format("no memory for an output of {} bytes", bytes)};
-  return true;
-}
-
-void ProcessSet::TakeMemory(Operation* op) {
-  op->output = op->work.gather_to = static_cast<std::byte*>(op->alloc_answer);
-  if (op->output == nullptr && op->output_bytes > 0) {
-    op->error = {Code::kResourceExhausted, fmt::format("the allocation callback gave no memory for {} bytes of '{}'",
-                                                       op->output_bytes, op->request.name)};
-  }
 }
 
 bool ProcessSet::Step() {
@@ -170,8 +125,7 @@ bool ProcessSet::StepAllocating() {
     Running running = std::move(allocating_[i]);
     allocating_.erase(allocating_.begin() + static_cast<ptrdiff_t>(i));
     if (size() == 1) {
-      if (op->work.gather_to != nullptr) kernel::Copy(op->work.gather_to, op->input, op->input_bytes);
-      Finish(op, kSuccess);
+      MoveAlone(op);
       return true;
     }
     op->state = State::kRunning;
@@ -225,7 +179,7 @@ void ProcessSet::Finish(Operation* op, Error error) {
   --in_flight_;
   op->state = State::kOver;
   if (error.code == Code::kOk && op->error.code != Code::kOk) error = op->error;
-  if (op->work.op != OpKind::kAllgather) op->output_shape = op->request.signature.shape;
+  if (!SizesResult(op->work.op)) op->output_shape = op->request.signature.shape;
   options_.host->Complete(op, std::move(error));
 }
 

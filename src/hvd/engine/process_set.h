@@ -127,8 +127,16 @@ class ProcessSet {
   void ApplyEntry(const controller::LogEntry& entry);
   void Execute(const controller::LogEntry& entry);
   void Forget(const controller::LogEntry& entry);
-  // Sizes an allgather's output. False: its memory was asked for, and the operation cannot start yet.
-  bool PrepareGather(Operation* op, const std::vector<int64_t>& first_dims);
+  // What one member does alone, when its result has its memory.
+  void MoveAlone(Operation* op);
+  // Whether the operation's result has another size than its input.
+  static bool SizesResult(OpKind op);
+  // Whether a mark in the announcement stream can say all about it.
+  static bool Announces(const controller::Signature& signature);
+  // Who gives how much to whom; `rows` as Execution::first_dims. The rows of this member's result.
+  int64_t PrepareParts(Operation* op, const std::vector<int64_t>& rows);
+  // Sizes the result and finds memory for it. False: it was asked for, and the operation cannot start yet.
+  bool PrepareResult(Operation* op, const std::vector<int64_t>& rows);
   // Takes the memory that an alloc function gave.
   void TakeMemory(Operation* op);
   void StartAnnounced(Operation* op, uint64_t position);
@@ -157,7 +165,7 @@ class ProcessSet {
   std::unordered_map<std::string_view, Operation*> sent_;
   uint64_t next_log_start_ = 0;      // position of the log's stream
   std::deque<Running> queued_;       // agreed by the log, not started yet; machines are made at the start, in order
-  std::vector<Running> allocating_;  // announced allgathers that wait for memory
+  std::vector<Running> allocating_;  // announced operations that wait for memory
   std::vector<Running> running_;
   int in_flight_ = 0;
   bool gave_up_ = false;

@@ -13,6 +13,10 @@ const Error kSuccess{Code::kOk, {}, -1};
 
 }  // namespace
 
+bool ProcessSet::Announces(const controller::Signature& signature) {
+  return controller::Repeats(signature) && signature.reduce_op != ReduceOp::kAdasum;
+}
+
 bool ProcessSet::PublishMarks() {
   static const comm::Work kNoWork;
   bool moved = false;
@@ -90,10 +94,10 @@ void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
   running.ops.push_back(op);
   running.position = position;
   running.announced = true;
-  if (op->work.op == OpKind::kAllgather) {
+  if (SizesResult(op->work.op)) {
     std::vector<int64_t> first_dims(size());
     for (int m = 0; m < size(); ++m) first_dims[m] = options_.announce->FirstDim(m, position);
-    if (!PrepareGather(op, first_dims)) {
+    if (!PrepareResult(op, first_dims)) {
       allocating_.push_back(std::move(running));
       return;
     }

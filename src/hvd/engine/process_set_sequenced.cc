@@ -131,7 +131,7 @@ void ProcessSet::Execute(const LogEntry& entry) {
   }
   for (Operation* op : running.ops) op->state = State::kAllocating;
   running.position = next_log_start_++;
-  if (running.ops[0]->work.op == OpKind::kAllgather) PrepareGather(running.ops[0], first_dims);
+  if (SizesResult(running.ops[0]->work.op)) PrepareResult(running.ops[0], first_dims);
   queued_.push_back(std::move(running));
   StartQueued();
 }

@@ -128,7 +128,7 @@ void Registry::Drop(Operation* op) {
   op->state = Operation::State::kSubmitted;
   op->work.payload.Clear();
   op->work.member_bytes.clear();
-  op->work.gather_to = nullptr;
+  op->work.result_to = nullptr;
   op->uid = 0;
   op->detached = false;
   op->snapshot = {};

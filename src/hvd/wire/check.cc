@@ -6,7 +6,7 @@
 namespace hvd::wire {
 namespace {
 
-bool IsValid(OpKind op) { return op >= OpKind::kAllreduce && op <= OpKind::kJoin; }
+bool IsValid(OpKind op) { return op >= OpKind::kAllreduce && op <= OpKind::kRemoveProcessSet; }
 bool IsValid(Device device) { return device == Device::kCpu || device == Device::kCuda; }
 
 Status CheckShape(const Shape& shape, DType dtype) {
@@ -46,6 +46,9 @@ Status CheckSignature(const Signature& signature) {
   }
   if (!IsValid(signature.device)) {
     return Fail(Code::kInvalidArgument, "unknown device type {}", static_cast<int>(signature.device));
+  }
+  for (const int64_t number : signature.numbers) {
+    if (number < 0) return Fail(Code::kInvalidArgument, "{} of {} is negative", number, NameOf(signature.op));
   }
   return CheckShape(signature.shape, signature.dtype);
 }

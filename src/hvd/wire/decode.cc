@@ -84,6 +84,7 @@ class Decoder {
     out.prescale = in->prescale();
     out.postscale = in->postscale();
     HVD_ASSIGN_OR_RETURN(out.shape, Numbers(in->shape(), kMaxDims));
+    HVD_ASSIGN_OR_RETURN(out.numbers, Numbers(in->numbers(), kMaxMembers));
     if (auto status = CheckSignature(out); !status) return Bad(status.error().message);
     return out;
   }
@@ -145,6 +146,7 @@ class Decoder {
         return ReadExecutions(in, out);
       case LogEntry::Kind::kForget:
       case LogEntry::Kind::kResume:
+      case LogEntry::Kind::kJoined:
         out.uid = in.uid();
         return {};
       case LogEntry::Kind::kError:

@@ -34,8 +34,10 @@ Offset<flatbuffers::String> String(FlatBufferBuilder& builder, std::string_view 
 
 Offset<fbs::Signature> Put(FlatBufferBuilder& builder, const Signature& s) {
   const auto shape = builder.CreateVector(s.shape);
+  Offset<flatbuffers::Vector<int64_t>> numbers;
+  if (!s.numbers.empty()) numbers = builder.CreateVector(s.numbers);
   return fbs::CreateSignature(builder, static_cast<int>(s.op), static_cast<int>(s.dtype), static_cast<int>(s.reduce_op),
-                              static_cast<int>(s.device), s.root, s.prescale, s.postscale, shape);
+                              static_cast<int>(s.device), s.root, s.prescale, s.postscale, shape, numbers);
 }
 
 Offset<fbs::Plan> Put(FlatBufferBuilder& builder, const Plan& plan) {
@@ -64,6 +66,7 @@ Offset<fbs::LogEntry> Put(FlatBufferBuilder& builder, const LogEntry& entry) {
     }
     case LogEntry::Kind::kForget:
     case LogEntry::Kind::kResume:
+    case LogEntry::Kind::kJoined:
       return fbs::CreateLogEntry(builder, kind, 0, 0, entry.uid);
     case LogEntry::Kind::kError:
       break;
@@ -116,7 +119,8 @@ Bytes Finish(FlatBufferBuilder& builder, const Encoded& encoded) {
 
 // At least what the entry adds to a message: tables with their vtables and padding, strings, vectors.
 size_t UpperBound(const LogEntry& entry) {
-  size_t bytes = 320 + entry.plan.name.size() + 8 * entry.plan.signature.shape.size() + entry.name.size() +
+  size_t bytes = 320 + entry.plan.name.size() + 8 * entry.plan.signature.shape.size() +
+                 8 * entry.plan.signature.numbers.size() + entry.name.size() +
                  std::min(entry.error.message.size(), kMaxTextBytes);
   for (const Execution& execution : entry.executions) bytes += 48 + 8 * execution.first_dims.size();
   return bytes;

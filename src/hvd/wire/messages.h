@@ -21,6 +21,7 @@ inline constexpr size_t kMaxNameBytes = 64 << 10;
 inline constexpr size_t kMaxTextBytes = 64 << 10;  // error messages; Encode cuts longer ones
 inline constexpr size_t kMaxDims = 32;
 inline constexpr size_t kMaxMembers = 65536;
+inline constexpr size_t kMaxExchangeMembers = 256;  // of an alltoall: its square is at most kMaxMembers
 inline constexpr size_t kMaxExecutions = 8192;  // of one fused operation
 
 enum class Device : int32_t { kCpu = 0, kCuda = 1 };
@@ -35,6 +36,8 @@ struct Signature {
   double prescale = 1.0;
   double postscale = 1.0;
   Shape shape;
+  // Alltoall: rows of this member for each member (its own business, as shape[0] is). Change of process sets: the ranks.
+  std::vector<int64_t> numbers;
 
   bool operator==(const Signature&) const = default;
 };
@@ -49,8 +52,8 @@ struct Request {
 struct Plan {
   uint64_t uid = 0;
   std::string name;
-  // For allgather shape[0] is this rank's own business: it is 0 here, and `first_dims` of the entry that executes the
-  // plan has one per member.
+  // For allgather and alltoall shape[0] is each rank's own business: it is 0 here, and `first_dims` of the entry that
+  // executes the plan tells.
   Signature signature;
   bool cached = false;  // members may answer with its uid from now on
 
@@ -59,7 +62,8 @@ struct Plan {
 
 struct Execution {
   uint64_t uid = 0;
-  std::vector<int64_t> first_dims;  // one per member, for allgather; else empty
+  // Allgather: one per member. Alltoall: rows from member i to member j at [i * members + j]. Else empty.
+  std::vector<int64_t> first_dims;
 
   bool operator==(const Execution&) const = default;
 };
@@ -71,6 +75,7 @@ struct LogEntry {
     kForget = 3,   // `uid` is no longer cached (evicted or contradicted); who said ready for it sends a request again
     kError = 4,    // the operation called `name` fails on every member with `error`
     kResume = 5,   // members that share memory may announce again, in epoch `uid`
+    kJoined = 6,   // all members have joined, the member `uid` as the last one
   };
   Kind kind = Kind::kExecute;
   Plan plan;

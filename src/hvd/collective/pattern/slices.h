@@ -13,6 +13,12 @@ struct Range {
   size_t size() const { return end - begin; }
 };
 
+// What lies in both; empty if nothing does.
+inline Range Common(Range a, Range b) {
+  const size_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
 // Part `index` of `parts` of a run of `count` elements of `element` bytes. Parts are equal but for the last ones, begin
 // at multiples of 64 bytes (no cache line has two owners if the run itself is aligned), and cover the run exactly.
 inline Range Slice(size_t count, size_t element, int parts, int index) {

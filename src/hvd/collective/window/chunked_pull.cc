@@ -15,7 +15,10 @@ ChunkedPull::ChunkedPull(Meeting meeting, std::vector<Source> sources, const Pay
       out_seen_(meeting.members()) {
   for (const Source& source : sources_) {
     rounds_ = std::max(rounds_, ChunksOf(source));
-    if (source.member == meeting_.me()) my_chunks_ = ChunksOf(source);
+    if (source.member == meeting_.me()) {
+      my_bytes_ = source.bytes;
+      my_chunks_ = ChunksOf(source);
+    }
     if (meeting_.header(source.member).place != Place::kStaged) in_seen_[source.member] = ChunksOf(source);
   }
   if (meeting_.header(meeting_.me()).place != Place::kStaged) staged_count_ = my_chunks_;
@@ -37,7 +40,7 @@ bool ChunkedPull::StageChunk() {
   if (staged_count_ == my_chunks_) return false;
   const size_t depth = meeting_.staging.depth;
   if (staged_count_ >= depth && !AllPulled(staged_count_ - depth + 1)) return false;
-  const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, staged_count_);
+  const auto range = pattern::Chunk(my_bytes_, meeting_.staging.chunk_bytes, staged_count_);
   payload_->Gather(range.begin, range.size(), meeting_.Source(meeting_.me(), staged_count_));
   meeting_.PublishIn(++staged_count_);
   in_seen_[meeting_.me()] = staged_count_;
@@ -53,8 +56,11 @@ bool ChunkedPull::PullRound() {
   }
   for (const Source& source : sources_) {
     if (ChunksOf(source) <= pulled_count_ || source.to == nullptr) continue;
-    const auto range = pattern::Chunk(source.bytes, meeting_.staging.chunk_bytes, pulled_count_);
-    kernel::Copy(source.to + range.begin, meeting_.Source(source.member, pulled_count_), range.size());
+    const auto chunk = pattern::Chunk(source.bytes, meeting_.staging.chunk_bytes, pulled_count_);
+    const auto part = pattern::Common(chunk, source.wanted);
+    if (part.size() == 0) continue;
+    kernel::Copy(source.to + (part.begin - source.wanted.begin),
+                 meeting_.Source(source.member, pulled_count_) + (part.begin - chunk.begin), part.size());
   }
   meeting_.PublishOut(++pulled_count_);
   out_seen_[meeting_.me()] = pulled_count_;

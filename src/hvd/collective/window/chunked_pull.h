@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Allgather and broadcast of large data through shared memory: sources make chunks readable, everybody copies them out.
+// Allgather, broadcast and alltoall of large data through shared memory: sources make chunks readable, everybody copies
+// out what is for it.
 //
-// source   a member that brings data: all of them (allgather) or the root (broadcast).
+// source   a member that brings data: all of them (allgather, alltoall) or the root (broadcast).
 // round    round c moves chunk c of every source that has one.
 //
-// Cost: one copy out of every source's bytes per reader; a private source is copied once into its staging ring besides.
+// Cost: one copy out of the wanted bytes of every source per reader; a private source is copied once into its staging ring besides.
 
 #include "hvd/collective/machine.h"
+#include "hvd/collective/pattern/slices.h"
 #include "hvd/collective/window/meeting.h"
 
 namespace hvd::collective::window {
@@ -16,8 +18,9 @@ class ChunkedPull final : public Machine {
  public:
   struct Source {
     int member = 0;
-    size_t bytes = 0;
-    std::byte* to = nullptr;  // where this rank wants it; nullptr: not wanted
+    size_t bytes = 0;              // that it makes readable
+    pattern::Range wanted;         // of them, by this rank
+    std::byte* to = nullptr;       // where this rank wants them; nullptr: not wanted
   };
   // `payload` (this rank's own data, if it is a source) stays the caller's until kDone.
   ChunkedPull(Meeting meeting, std::vector<Source> sources, const Payload* payload);
@@ -36,6 +39,7 @@ class ChunkedPull final : public Machine {
   std::vector<Source> sources_;
   const Payload* payload_;
   size_t rounds_ = 0;
+  size_t my_bytes_ = 0;
   size_t my_chunks_ = 0;
   size_t staged_count_ = 0;
   size_t pulled_count_ = 0;

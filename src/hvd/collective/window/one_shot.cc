@@ -13,8 +13,9 @@ bool AllBesideMarks(const Meeting& meeting) {
   return true;
 }
 
-void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload& payload,
-                   std::byte* scratch) {
+void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, pattern::Range range,
+                   std::byte* to) {
+  if (to == nullptr || range.size() == 0) return;
   constexpr int kOnStack = 64;
   std::array<const void*, kOnStack> few;
   std::vector<const void*> many;
@@ -23,18 +24,14 @@ void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scal
     many.resize(meeting.members());
     sources = many.data();
   }
-  for (int m = 0; m < meeting.members(); ++m) sources[m] = meeting.Source(m, 0);
-
-  const bool single = payload.pieces().size() == 1;
-  void* target = single ? payload.pieces()[0].out : scratch;
-  if (target == nullptr) return;
-  kernel::Reduce(op, type, {sources, static_cast<size_t>(meeting.members())}, {&target, 1},
-                 payload.bytes() / SizeOf(type), scale);
-  if (!single) payload.Scatter(0, payload.bytes(), scratch);
+  for (int m = 0; m < meeting.members(); ++m) sources[m] = meeting.Source(m, 0) + range.begin;
+  void* target = to;
+  kernel::Reduce(op, type, {sources, static_cast<size_t>(meeting.members())}, {&target, 1}, range.size() / SizeOf(type),
+                 scale);
 }
 
-void CopyOneShot(const Meeting& meeting, int source, size_t bytes, std::byte* to) {
-  if (to != nullptr && bytes > 0) kernel::Copy(to, meeting.Source(source, 0), bytes);
+void CopyOneShot(const Meeting& meeting, int source, pattern::Range range, std::byte* to) {
+  if (to != nullptr && range.size() > 0) kernel::Copy(to, meeting.Source(source, 0) + range.begin, range.size());
 }
 
 }  // namespace hvd::collective::window

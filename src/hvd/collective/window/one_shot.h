@@ -5,6 +5,7 @@
 // Cost: one step; each member reads (p-1) n bytes. No second round: the slots are reused only when all released them.
 
 #include "hvd/base/types.h"
+#include "hvd/collective/pattern/slices.h"
 #include "hvd/collective/window/meeting.h"
 
 namespace hvd::collective::window {
@@ -12,11 +13,11 @@ namespace hvd::collective::window {
 // Whether every member's data is beside its mark. All members come to the same answer: they read the same headers.
 bool AllBesideMarks(const Meeting& meeting);
 
-// Reduces all members' data in member order into the payload's outputs. `scratch` has payload.bytes() bytes.
-void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload& payload,
-                   std::byte* scratch);
+// Reduces `range` of all members' data in member order into `to`; nothing if `to` is nullptr.
+void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, pattern::Range range,
+                   std::byte* to);
 
-// Copies the data of member `source` (`bytes` long) to `to`; nothing if `to` is nullptr.
-void CopyOneShot(const Meeting& meeting, int source, size_t bytes, std::byte* to);
+// Copies `range` of the data of member `source` to `to`; nothing if `to` is nullptr.
+void CopyOneShot(const Meeting& meeting, int source, pattern::Range range, std::byte* to);
 
 }  // namespace hvd::collective::window

@@ -3,7 +3,9 @@
 
 #include "hvd/collective/pairwise/broadcast.h"
 #include "hvd/collective/pairwise/direct_reduce.h"
-#include "hvd/collective/pairwise/gather.h"
+#include "hvd/collective/pairwise/direct_scatter.h"
+#include "hvd/collective/pairwise/exchange.h"
+#include "hvd/comm/traffic.h"
 
 namespace hvd::comm::host {
 
@@ -18,6 +20,18 @@ class Nothing final : public collective::Machine {
   void CollectAwaited(std::vector<int>*) const override {}
 };
 
+// What this member sends to and receives from each of the others.
+std::vector<collective::pairwise::Exchange::Part> PartsOf(const Work& work, int me) {
+  const Traffic traffic(work, me);
+  std::vector<collective::pairwise::Exchange::Part> parts(traffic.members());
+  for (int m = 0; m < traffic.members(); ++m) {
+    parts[m].outgoing = traffic.Outgoing(m);
+    parts[m].bytes = traffic.Incoming(m).size();
+    if (work.result_to != nullptr) parts[m].to = work.result_to + traffic.ResultAt(m);
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, const Work* work) {
@@ -30,16 +44,14 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
       return std::make_unique<collective::pairwise::DirectReduce>(std::move(link), options_.host_sizes, work->reduce_op,
                                                                   work->dtype, work->scale, &work->payload, round);
     }
-    case OpKind::kAllgather: {
-      std::vector<collective::pairwise::Gather::Target> targets(work->member_bytes.size());
-      size_t offset = 0;
-      for (size_t m = 0; m < targets.size(); ++m) {
-        targets[m].bytes = work->member_bytes[m];
-        if (work->gather_to != nullptr) targets[m].to = work->gather_to + offset;
-        offset += work->member_bytes[m];
-      }
-      return std::make_unique<collective::pairwise::Gather>(std::move(link), std::move(targets), &work->payload);
-    }
+    case OpKind::kAllgather:
+    case OpKind::kAlltoall:
+      return std::make_unique<collective::pairwise::Exchange>(std::move(link), PartsOf(*work, options_.me),
+                                                              &work->payload);
+    case OpKind::kReducescatter:
+      return std::make_unique<collective::pairwise::DirectScatter>(
+          std::move(link), options_.host_sizes, work->reduce_op, work->dtype, work->scale, work->member_bytes,
+          work->result_to, &work->payload, options_.chunk_bytes);
     case OpKind::kBroadcast:
       return std::make_unique<collective::pairwise::Broadcast>(std::move(link), work->root, &work->payload,
                                                                options_.chunk_bytes);

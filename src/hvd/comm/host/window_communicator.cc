@@ -6,13 +6,16 @@
 
 #include "hvd/collective/window/chunked_pull.h"
 #include "hvd/collective/window/chunked_reduce.h"
+#include "hvd/collective/window/chunked_scatter.h"
 #include "hvd/collective/window/one_shot.h"
+#include "hvd/comm/traffic.h"
 
 namespace hvd::comm::host {
 
 using collective::Progress;
 using collective::window::ChunkedPull;
 using collective::window::ChunkedReduce;
+using collective::window::ChunkedScatter;
 using collective::window::Header;
 using collective::window::kTinyBytes;
 using collective::window::Meeting;
@@ -123,8 +126,7 @@ WindowCommunicator::Outcome WindowCommunicator::Publish(uint64_t epoch, uint64_t
 }
 
 WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, const Work& work, Header& header) {
-  const bool brings = work.op == OpKind::kAllreduce || work.op == OpKind::kAllgather ||
-                      (work.op == OpKind::kBroadcast && work.root == stream_.me());
+  const bool brings = work.op != OpKind::kBroadcast || work.root == stream_.me();
   const size_t bytes = work.payload.bytes();
   if (!brings || bytes == 0) return Outcome::kPublished;
   const auto& pieces = work.payload.pieces();
@@ -213,15 +215,20 @@ std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position
   if (work->op == OpKind::kAllreduce) {
     return std::make_unique<ChunkedReduce>(meeting, work->reduce_op, work->dtype, work->scale, &work->payload);
   }
+  if (work->op == OpKind::kReducescatter) {
+    return std::make_unique<ChunkedScatter>(meeting, work->reduce_op, work->dtype, work->scale, work->member_bytes,
+                                            work->result_to, &work->payload);
+  }
   std::vector<ChunkedPull::Source> sources;
   if (work->op == OpKind::kBroadcast) {
+    const size_t bytes = work->payload.bytes();
     const bool copies = work->root != stream_.me() || work->payload.pieces()[0].out != work->payload.pieces()[0].in;
-    sources.push_back({work->root, work->payload.bytes(), copies ? work->payload.pieces()[0].out : nullptr});
+    sources.push_back({work->root, bytes, {0, bytes}, copies ? work->payload.pieces()[0].out : nullptr});
   } else {
-    size_t offset = 0;
+    const Traffic traffic(*work, stream_.me());
     for (int m = 0; m < stream_.members(); ++m) {
-      sources.push_back({m, work->member_bytes[m], work->gather_to == nullptr ? nullptr : work->gather_to + offset});
-      offset += work->member_bytes[m];
+      std::byte* to = work->result_to == nullptr ? nullptr : work->result_to + traffic.ResultAt(m);
+      sources.push_back({m, traffic.Brings(m), traffic.Incoming(m), to});
     }
   }
   return std::make_unique<ChunkedPull>(meeting, std::move(sources), &work->payload);
@@ -230,26 +237,42 @@ std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position
 void WindowCommunicator::FinishBesideMarks(const Meeting& meeting, const Work& work) {
   switch (work.op) {
     case OpKind::kAllreduce:
-      if (work.payload.pieces().size() > 1) scratch_.resize(std::max(scratch_.size(), work.payload.bytes()));
-      ReduceOneShot(meeting, work.reduce_op, work.dtype, work.scale, work.payload, scratch_.data());
+      FinishReduction(meeting, work);
       return;
     case OpKind::kBroadcast: {
       const auto& piece = work.payload.pieces()[0];
       if (work.root == stream_.me() && piece.out == piece.in) return;
-      CopyOneShot(meeting, work.root, piece.bytes, piece.out);
+      CopyOneShot(meeting, work.root, {0, piece.bytes}, piece.out);
       return;
     }
-    case OpKind::kAllgather: {
-      std::byte* to = work.gather_to;
-      for (int m = 0; to != nullptr && m < stream_.members(); ++m) {
-        CopyOneShot(meeting, m, work.member_bytes[m], to);
-        to += work.member_bytes[m];
+    case OpKind::kAllgather:
+    case OpKind::kAlltoall: {
+      if (work.result_to == nullptr) return;
+      const Traffic traffic(work, stream_.me());
+      for (int m = 0; m < stream_.members(); ++m) {
+        CopyOneShot(meeting, m, traffic.Incoming(m), work.result_to + traffic.ResultAt(m));
       }
+      return;
+    }
+    case OpKind::kReducescatter: {
+      size_t begin = 0;
+      for (int m = 0; m < stream_.me(); ++m) begin += work.member_bytes[m];
+      ReduceOneShot(meeting, work.reduce_op, work.dtype, work.scale, {begin, begin + work.member_bytes[stream_.me()]},
+                    work.result_to);
       return;
     }
     default:
       return;
   }
+}
+
+void WindowCommunicator::FinishReduction(const Meeting& meeting, const Work& work) {
+  const collective::Payload& payload = work.payload;
+  const bool single = payload.pieces().size() == 1;
+  if (!single) scratch_.resize(std::max(scratch_.size(), payload.bytes()));
+  std::byte* target = single ? payload.pieces()[0].out : scratch_.data();
+  ReduceOneShot(meeting, work.reduce_op, work.dtype, work.scale, {0, payload.bytes()}, target);
+  if (!single) payload.Scatter(0, payload.bytes(), target);
 }
 
 void WindowCommunicator::Withdraw(uint64_t position) {

@@ -81,6 +81,7 @@ class WindowCommunicator final : public Communicator {
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
   collective::window::Meeting MeetingAt(uint64_t position) const;
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
+  void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
 
   WindowOptions options_;
   collective::window::Stream stream_;

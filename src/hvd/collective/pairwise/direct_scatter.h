@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Reducescatter by direct exchange: all send member m their version of part m, and it reduces them in the order of the
+// rank layout (local rank order, then host order).
+//
+// round    piece r of every part; kRounds of them are in flight.
+// Cost: (p-1)/p n bytes sent and received per member, one step per round.
+
+#include <deque>
+
+#include "hvd/base/types.h"
+#include "hvd/collective/machine.h"
+#include "hvd/collective/pairwise/link.h"
+#include "hvd/collective/pattern/slices.h"
+#include "hvd/kernel/kernel.h"
+
+namespace hvd::collective::pairwise {
+
+class DirectScatter final : public Machine {
+ public:
+  // `host_sizes`: how many consecutive members each host has. `part_bytes`: of every member, together the payload, which
+  // stays the caller's until kDone. `to`: this member's result; nullptr: not wanted.
+  DirectScatter(Link link, std::vector<int> host_sizes, ReduceOp op, DType type, kernel::Scale scale,
+                const std::vector<size_t>& part_bytes, std::byte* to, const Payload* payload, size_t piece_bytes);
+
+  Progress Step() override;
+  void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
+  Error error() const override { return link_.error(); }
+
+ private:
+  struct Round {
+    pattern::Range mine;            // of the run
+    std::vector<std::byte> pieces;  // everybody's version of it, member by member
+    std::shared_ptr<int> missing = std::make_shared<int>(0);
+  };
+  static constexpr size_t kRounds = 2;
+
+  void StartRound();
+  void ReduceRound(const Round& round);
+  pattern::Range PieceOf(int member, size_t round) const;
+
+  Link link_;
+  std::vector<int> host_sizes_;
+  const ReduceOp op_;
+  const DType type_;
+  const kernel::Scale scale_;
+  std::vector<size_t> begins_;  // of the parts; one more for the end
+  std::byte* const to_;
+  const Payload* payload_;
+  const size_t piece_bytes_;
+  size_t total_rounds_ = 0;
+  size_t started_ = 0;
+  std::deque<Round> rounds_;
+};
+
+}  // namespace hvd::collective::pairwise
