@@ -220,6 +220,9 @@ void Engine::Shutdown() {
   }
 }
 
-Engine::~Engine() { Shutdown(); }
+Engine::~Engine() {
+  Shutdown();
+  completer_.Stop();  // its jobs use what is below it in the class
+}
 
 }  // namespace hvd::engine

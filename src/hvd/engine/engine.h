@@ -68,9 +68,8 @@ class Engine final : public SetHost {
   Operation* Find(Handle handle) { return registry_.Acquire(handle); }
   void Release(Operation* op) { registry_.Drop(op); }
   bool Forget(Handle handle) { return registry_.Forget(handle); }
-  uint64_t Prepare(int process_set, controller::Request request) {
-    return registry_.Prepare(process_set, std::move(request));
-  }
+  // Equal requests have equal ids.
+  Result<uint64_t> Prepare(int process_set, controller::Request request);
   const Registry::Prepared* FindPrepared(uint64_t id) { return registry_.FindPrepared(id); }
 
   // kOk while operations can succeed; else the first cause.
@@ -87,6 +86,7 @@ class Engine final : public SetHost {
   Engine(World world, Options options);
   Status CreateSets();
   Status Validate(const Submission& submission) const;
+  Status ValidateRequest(int process_set, const controller::Request& request) const;
   Result<Operation*> Enter(Submission submission);
   // For whoever holds the token.
   void LeaveInInbox(Operation* op);
@@ -96,6 +96,10 @@ class Engine final : public SetHost {
   void SendControl(Rank rank, std::span<const std::byte> message) override;
   void AskForMemory(Operation* op, size_t bytes) override;
   void GiveUp(Error error) override;
+  // Whether the caller's alloc function is running: then the operation is over when that has returned.
+  bool LeaveToAlloc(Operation* op);
+  // Tells whoever waits that the operation is over.
+  void Announce(Operation* op);
 
   // Turning; all OnLoop.
   bool Progress();

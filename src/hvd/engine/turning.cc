@@ -49,8 +49,9 @@ bool Engine::TakeToken(const Operation* op, Time until) {
   world_.loop->Wake();  // the engine's thread may be asleep with the token
   std::unique_lock lock(wait_mutex_);
   bool taken = false;
+  const bool completes = completer_.OnThisThread();
   // While the engine ends, the one that ends it has the token, and every operation gets its error.
-  while (!op->over.load(std::memory_order_acquire) &&
+  while (!op->over.load(std::memory_order_acquire) && !(completes && completer_.has_allocs()) &&
          !(!stopping_.load(std::memory_order_acquire) && (taken = TryToken()))) {
     if (until == Time::max()) {
       wait_changed_.wait(lock);
@@ -65,11 +66,13 @@ bool Engine::TakeToken(const Operation* op, Time until) {
 }
 
 bool Engine::Wait(Operation* op, Time until) {
-  if (op->over.load(std::memory_order_acquire)) return true;
-  if (completer_.OnThisThread() && op->allocated.load(std::memory_order_acquire) == 1) return false;
-  while (TakeToken(op, until)) {
-    TurnUntilOver(op, until);
-    GiveToken();
+  while (!op->over.load(std::memory_order_acquire)) {
+    // On the completion thread: nobody else can, while this job waits.
+    if (completer_.OnThisThread()) completer_.RunAllocs();
+    if (TakeToken(op, until)) {
+      TurnUntilOver(op, until);
+      GiveToken();
+    }
     if (op->over.load(std::memory_order_acquire) || world_.loop->Now() >= until) break;
   }
   if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
@@ -80,11 +83,14 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
   int spins = 0;
   int yields = 0;
   ProcessSet* set = op->set;
+  const bool completes = completer_.OnThisThread();
   while (!op->over.load(std::memory_order_acquire) && !stopping_.load(std::memory_order_relaxed)) {
     bool moved = phase_.load(std::memory_order_relaxed) == Phase::kWorking && set->Step();
     if (op->over.load(std::memory_order_acquire)) break;
     if (spins % kLookAround == kLookAround - 1) moved |= Progress();
+    if (completes && completer_.has_allocs()) break;
     if (moved) {
+      if (until != Time::max() && world_.loop->Now() >= until) return;
       spins = yields = 0;
       continue;
     }
@@ -143,7 +149,7 @@ bool Engine::Progress() {
 bool Engine::ExpireOperations(Time now) {
   std::vector<Operation*> expired;
   for (Operation* op : timed_) {
-    if (op->deadline <= now && !op->detached) expired.push_back(op);
+    if (op->deadline <= now && !op->detached.load(std::memory_order_relaxed)) expired.push_back(op);
   }
   for (Operation* op : expired) {
     const std::vector<Rank> missing = op->set->MissingFor(*op);
@@ -163,7 +169,7 @@ bool Engine::ExpireOperations(Time now) {
     op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one
     if (op->done != nullptr) {
       op->owners.fetch_add(1, std::memory_order_relaxed);
-      completer_.Post([this, op] {
+      completer_.Post(Completer::Kind::kDone, [this, op] {
         op->done(op->handle, &op->error);
         registry_.Drop(op);
       });
