@@ -225,5 +225,46 @@ TEST(EngineErrors, DisagreementIsToldToEveryRankAndTheEngineGoesOn) {
   });
 }
 
+TEST(EngineErrors, ARankThatLeavesWithOperationsPendingSaysWhy) {
+  std::atomic<bool> waiting{false};
+  RunThreads(3, [&](int rank, hvd_context* ctx) {
+    float value = 1;
+    if (rank == 1) {
+      while (!waiting) std::this_thread::yield();
+      hvd_handle handle = 0;
+      ASSERT_EQ(hvd_submit(ctx, Request(HVD_ALLREDUCE, "mine alone", {1}, &value), &handle), HVD_OK);
+      return;  // and shuts down
+    }
+    if (rank == 0) waiting = true;
+    EXPECT_EQ(Sum(ctx, "of all", &value, 1), HVD_UNKNOWN);
+    const std::string text = hvd_last_error();
+    EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    EXPECT_NE(text.find("hvd.shutdown()"), std::string::npos) << text;
+    EXPECT_NE(text.find("allreduce 'mine alone'"), std::string::npos) << text;
+  });
+}
+
+TEST(EngineErrors, ARankThatLeavesAfterAnErrorHandsItOn) {
+  std::atomic<int> failed{0};
+  RunThreads(3,
+             [&](int rank, hvd_context* ctx) {
+               std::vector<float> data(rank == 1 ? 2 : 1, 1.f);
+               EXPECT_EQ(Sum(ctx, "different", data.data(), data.size()), HVD_FAILED_PRECONDITION);
+               ++failed;
+               while (failed < 3) std::this_thread::yield();
+               if (rank == 1) return;  // gives up
+               if (rank == 2) {
+                 // Fails because of rank 1, leaves in its turn, and is not blamed for it.
+                 EXPECT_EQ(Sum(ctx, "of two", data.data(), 1, 1), HVD_UNKNOWN);
+                 return;
+               }
+               EXPECT_EQ(Sum(ctx, "of all", data.data(), 1), HVD_UNKNOWN);
+               const std::string text = hvd_last_error();
+               EXPECT_NE(text.find("rank 1 left"), std::string::npos) << text;
+               EXPECT_NE(text.find("Its last error: Mismatched ALLREDUCE tensor shapes"), std::string::npos) << text;
+             },
+             {{1, 2}});
+}
+
 }  // namespace
 }  // namespace hvd::test

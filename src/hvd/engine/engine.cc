@@ -204,6 +204,7 @@ void Engine::Complete(Operation* op, Error error) {
   if (op->pinned_input) transport::shm::Arena::Process().Release(op->input);
   if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
   if (op->detached.load(std::memory_order_relaxed)) return registry_.Drop(op);
+  if (error.code != Code::kOk || !last_error_.empty()) last_error_ = error.message;
   if (error.code != Code::kOk && op->engine_owned) {
     FreeShared(std::exchange(op->output, nullptr));
     op->engine_owned = false;

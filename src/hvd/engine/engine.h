@@ -112,6 +112,8 @@ class Engine final : public SetHost {
 
   // The token.
   bool TryToken();
+  // For whom waits for the token or for an operation; false if the time came.
+  bool WaitForChange(std::unique_lock<std::mutex>& lock, Time until);
   bool TakeToken(const Operation* op, Time until);
   void GiveToken();
   void ThreadMain();
@@ -122,12 +124,15 @@ class Engine final : public SetHost {
   // The end of a generation; all OnLoop. See end.cc.
   void NoticeChanges();
   void OnPairClosed(Rank rank, const Error& error);
-  void Revoke(const transport::Cause& cause, const std::string& text);
+  // `reason`: what is known beyond the cause; goes to all peers, cut to a bounded length.
+  void Revoke(const transport::Cause& cause, std::string reason);
   bool FinishRevocation();
   Error DescribeCause() const;
-  Error LeftError(Rank rank) const;
-  // `blamed`: for whose sake it left; itself if nobody's.
-  void MarkLeft(Rank rank, Rank blamed);
+  // What this rank's leaving does to what is in flight, and the last error of an operation, in words.
+  std::string DescribeLeaving() const;
+  Error LeftError(Rank rank, const std::string& reason) const;
+  // `blamed`: for whose sake it left; itself if nobody's. `reason`: what that one had to say.
+  void MarkLeft(Rank rank, Rank blamed, const std::string& reason);
   friend class Liveness;
 
   World world_;
@@ -144,7 +149,7 @@ class Engine final : public SetHost {
   std::vector<Operation*> timed_;
   std::atomic<int> pending_{0};
 
-  std::mutex local_token_;  // where there is no window
+  std::mutex local_token_;  // where there is no window, or this rank is fenced
   std::mutex wait_mutex_;
   std::condition_variable wait_changed_;
   std::atomic<int> callers_waiting_{0};
@@ -162,9 +167,11 @@ class Engine final : public SetHost {
   std::string in_flight_at_end_;
   mutable std::mutex cause_mutex_;
   transport::Cause cause_;
-  std::string cause_text_;
+  std::string reason_;
   std::set<Rank> left_;
   std::atomic<Rank> first_left_{-1};
+  std::string first_left_reason_;
+  std::string last_error_;  // of this rank's last operation; empty if that went well. OnLoop
   std::set<Rank> killed_;
   LiveCounters counters_;
   std::atomic<bool> shut_down_{false};

@@ -31,15 +31,35 @@ constexpr int kYields = 40;
 
 }  // namespace
 
-bool Engine::TryToken() { return world_.window != nullptr ? world_.window->TryLockToken() : local_token_.try_lock(); }
+bool Engine::TryToken() {
+  if (world_.window == nullptr) return local_token_.try_lock();
+  if (world_.window->TryLockToken()) return true;
+  // Fenced by its peers: it may move nothing any more, but those who wait here must get their errors.
+  if (!world_.window->fenced() || !local_token_.try_lock()) return false;
+  const bool known = world_.window->revoked();
+  Revoke(known ? world_.window->cause() : transport::Cause{transport::Cause::kSilent, world_.layout.rank, 0, 0}, {});
+  return true;
+}
 
 void Engine::GiveToken() {
-  world_.window != nullptr ? world_.window->UnlockToken() : local_token_.unlock();
+  // Nobody can fence this rank while it has the window's token, so this gives back what was taken.
+  world_.window != nullptr && !world_.window->fenced() ? world_.window->UnlockToken() : local_token_.unlock();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (callers_waiting_.load(std::memory_order_relaxed) > 0 || thread_waiting_.load(std::memory_order_relaxed)) {
     std::lock_guard lock(wait_mutex_);
     wait_changed_.notify_all();
   }
+}
+
+bool Engine::WaitForChange(std::unique_lock<std::mutex>& lock, Time until) {
+  // Peers that gave this rank up fence it without a word: look again soon.
+  const bool condemned = world_.window != nullptr && world_.window->condemned();
+  const Time wake = condemned ? std::min(until, world_.loop->Now() + std::chrono::milliseconds(1)) : until;
+  if (wake == Time::max()) {
+    wait_changed_.wait(lock);
+    return true;
+  }
+  return wait_changed_.wait_until(lock, wake) != std::cv_status::timeout || wake < until;
 }
 
 bool Engine::TakeToken(const Operation* op, Time until) {
@@ -53,11 +73,7 @@ bool Engine::TakeToken(const Operation* op, Time until) {
   // While the engine ends, the one that ends it has the token, and every operation gets its error.
   while (!op->over.load(std::memory_order_acquire) && !(completes && completer_.has_allocs()) &&
          !(!stopping_.load(std::memory_order_acquire) && (taken = TryToken()))) {
-    if (until == Time::max()) {
-      wait_changed_.wait(lock);
-    } else if (wait_changed_.wait_until(lock, until) == std::cv_status::timeout) {
-      break;
-    }
+    if (!WaitForChange(lock, until)) break;
   }
   op_waiters_.fetch_sub(1, std::memory_order_relaxed);
   callers_waiting_.fetch_sub(1, std::memory_order_relaxed);
@@ -166,6 +182,7 @@ bool Engine::ExpireOperations(Time now) {
                     "may use the name again after that.",
                     NameOf(op->request.signature.op), op->request.name, who),
         missing.empty() ? -1 : missing[0]};
+    last_error_ = op->error.message;
     op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one
     if (op->done != nullptr) {
       op->owners.fetch_add(1, std::memory_order_relaxed);
@@ -204,7 +221,7 @@ void Engine::ThreadMain() {
       bool taken = false;
       while (!stopping_.load(std::memory_order_acquire) &&
              !(callers_waiting_.load(std::memory_order_seq_cst) == 0 && (taken = TryToken()))) {
-        wait_changed_.wait(lock);
+        WaitForChange(lock, Time::max());
       }
       thread_waiting_.store(false, std::memory_order_relaxed);
       if (!taken) continue;
