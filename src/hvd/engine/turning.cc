@@ -96,14 +96,17 @@ bool Engine::Wait(Operation* op, Time until) {
 }
 
 void Engine::TurnUntilOver(Operation* op, Time until) {
+  int turns = 0;  // also those that moved something: a large operation moves for seconds
   int spins = 0;
   int yields = 0;
   ProcessSet* set = op->set;
   const bool completes = completer_.OnThisThread();
   while (!op->over.load(std::memory_order_acquire) && !stopping_.load(std::memory_order_relaxed)) {
-    bool moved = phase_.load(std::memory_order_relaxed) == Phase::kWorking && set->Step();
+    const bool working = phase_.load(std::memory_order_relaxed) == Phase::kWorking;
+    bool moved = working && set->Step();
     if (op->over.load(std::memory_order_acquire)) break;
-    if (spins % kLookAround == kLookAround - 1) moved |= Progress();
+    const bool revoked = working && world_.window != nullptr && world_.window->revoked();
+    if (revoked || ++turns % kLookAround == 0) moved |= Progress();
     if (completes && completer_.has_allocs()) break;
     if (moved) {
       if (until != Time::max() && world_.loop->Now() >= until) return;
