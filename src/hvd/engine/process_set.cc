@@ -120,7 +120,7 @@ bool ProcessSet::Step() {
 bool ProcessSet::StepAllocating() {
   for (size_t i = 0; i < allocating_.size(); ++i) {
     Operation* op = allocating_[i].ops[0];
-    if (op->allocated.load(std::memory_order_acquire) != 2) continue;
+    if (op->waits_for_memory()) continue;
     TakeMemory(op);
     Running running = std::move(allocating_[i]);
     allocating_.erase(allocating_.begin() + static_cast<ptrdiff_t>(i));

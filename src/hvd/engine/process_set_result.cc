@@ -61,7 +61,7 @@ bool ProcessSet::PrepareResult(Operation* op, const std::vector<int64_t>& rows) 
   op->output_shape[0] = PrepareParts(op, rows);
   const size_t bytes = static_cast<size_t>(op->output_shape[0]) * RowBytes(signature);
   op->work.result_to = nullptr;
-  if (op->detached) return true;
+  if (op->detached.load(std::memory_order_relaxed)) return true;
   if (op->output_given) {
     if (op->output_bytes == bytes) {
       op->work.result_to = op->output;
@@ -76,12 +76,12 @@ bool ProcessSet::PrepareResult(Operation* op, const std::vector<int64_t>& rows) 
   }
   op->output_bytes = bytes;
   if (op->alloc != nullptr) {
-    op->allocated.store(1, std::memory_order_relaxed);
+    op->allocated.store(Operation::Alloc::kAsked, std::memory_order_relaxed);
     op->state = State::kAllocating;
     options_.host->AskForMemory(op, bytes);
     return false;
   }
-  op->output = op->work.result_to = AllocateShared(bytes, true);
+  op->output = op->work.result_to = AllocateOutput(bytes);
   op->engine_owned = op->output != nullptr;
   if (op->output == nullptr)
     op->error = {Code::kResourceExhausted, fmt::format("no memory for an output of {} bytes", bytes)};
