@@ -17,10 +17,11 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
            fmt::format("it sent a message that cannot be read: {}", message.error().message));
     return;
   }
-  const auto set_of = [&](int32_t id) -> ProcessSet* {
+  const auto set_of = [&](int32_t serial) -> ProcessSet* {
     if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return nullptr;
-    const bool known = id >= 0 && id < static_cast<int32_t>(sets_.size()) && sets_[id]->included();
-    return known && sets_[id]->MemberOf(from) >= 0 ? sets_[id].get() : nullptr;
+    ProcessSet* set = sets_.FindSerial(serial);
+    if (set == nullptr && serial >= sets_made_) KeepEarly(from, bytes);
+    return set != nullptr && set->included() && set->MemberOf(from) >= 0 ? set : nullptr;
   };
   if (auto* ready = std::get_if<wire::ReadyMessage>(&*message)) {
     if (ProcessSet* set = set_of(ready->set)) set->OnReady(set->MemberOf(from), ready->uid, ready->first_dim);
@@ -37,6 +38,12 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
   } else if (auto* revoke = std::get_if<wire::Revoke>(&*message)) {
     Revoke({revoke->kind, revoke->rank, revoke->detail, static_cast<int32_t>(revoke->pid)}, revoke->text);
   }
+}
+
+void Engine::KeepEarly(Rank from, std::span<const std::byte> bytes) {
+  constexpr size_t kMost = 64 << 10;
+  if (!options_.dynamic_sets || early_.size() >= kMost) return;
+  early_.push_back({from, {bytes.begin(), bytes.end()}});
 }
 
 }  // namespace hvd::engine

@@ -46,8 +46,9 @@ void Engine::MarkLeft(Rank rank, Rank blamed, const std::string& reason) {
   if (!left_.insert(rank).second || phase_.load(std::memory_order_relaxed) != Phase::kWorking) return;
   Rank nobody = -1;
   if (first_left_.compare_exchange_strong(nobody, blamed)) first_left_reason_ = reason;
-  for (const auto& set : sets_) {
-    if (set->included() && set->MemberOf(rank) >= 0) set->OnLeft(set->MemberOf(rank), LeftError(blamed, reason));
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    ProcessSet& set = sets_[i];
+    if (set.included() && set.MemberOf(rank) >= 0) set.OnLeft(set.MemberOf(rank), LeftError(blamed, reason));
   }
 }
 

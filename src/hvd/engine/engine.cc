@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "hvd/comm/host/pair_communicator.h"
 #include "hvd/topology/cores.h"
 
 namespace hvd::engine {
@@ -45,84 +44,6 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
   return engine;
 }
 
-Status Engine::CreateSets() {
-  const Layout& layout = world_.layout;
-  std::vector<std::vector<Rank>> sets{{}};
-  for (Rank rank = 0; rank < layout.size; ++rank) sets[0].push_back(rank);
-  sets.insert(sets.end(), options_.process_sets.begin(), options_.process_sets.end());
-  for (size_t id = 0; id < sets.size(); ++id) {
-    std::vector<Rank>& ranks = sets[id];
-    std::sort(ranks.begin(), ranks.end());
-    if (ranks.empty()) return Fail(Code::kInvalidArgument, "process set {} is empty: give at least one rank", id);
-    if (ranks.front() < 0 || ranks.back() >= layout.size) {
-      return Fail(Code::kInvalidArgument, "process set {} names rank {}, but ranks are 0 to {}", id,
-                  ranks.front() < 0 ? ranks.front() : ranks.back(), layout.size - 1);
-    }
-    if (std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end()) {
-      return Fail(Code::kInvalidArgument, "process set {} names rank {} twice", id,
-                  *std::adjacent_find(ranks.begin(), ranks.end()));
-    }
-    for (size_t other = 0; other < id; ++other) {
-      if (sets[other] == ranks) {
-        return Fail(Code::kInvalidArgument, "process sets {} and {} have the same ranks: use one of them", other, id);
-      }
-    }
-    ProcessSetOptions set;
-    set.id = static_cast<int>(id);
-    set.ranks = ranks;
-    set.host = this;
-    set.counters = &counters_;
-    set.sequencer = {set.id, ranks, world_.settings.cache_capacity, world_.settings.fusion_threshold};
-    const auto at = std::find(ranks.begin(), ranks.end(), layout.rank);
-    set.me = at == ranks.end() ? -1 : static_cast<int>(at - ranks.begin());
-    std::vector<int> locals;
-    for (Rank rank : ranks) {
-      if (const int local = layout.LocalOf(rank); local >= 0) locals.push_back(local);
-    }
-    if (world_.window != nullptr && locals.size() > 1) {
-      // Every local rank carves, member or not: offsets stay equal.
-      const auto bytes =
-          collective::window::Stream::Bytes(static_cast<int>(locals.size()), world_.settings.eager_bytes);
-      HVD_ASSIGN_OR_RETURN(std::byte * announce, world_.window->Carve(bytes));
-      HVD_ASSIGN_OR_RETURN(std::byte * log, world_.window->Carve(bytes));
-      if (set.me >= 0 && locals.size() == ranks.size()) {
-        comm::host::WindowOptions window;
-        window.window = world_.window.get();
-        window.memory = &arena_;
-        window.locals = locals;
-        window.me = set.me;
-        window.eager_bytes = world_.settings.eager_bytes;
-        window.staging.chunk_bytes = world_.settings.chunk_bytes;
-        window.stream_memory = announce;
-        set.announce = std::make_unique<comm::host::WindowCommunicator>(window);
-        window.stream_memory = log;
-        set.log = std::make_unique<comm::host::WindowCommunicator>(window);
-      }
-    }
-    if (set.me >= 0 && set.log == nullptr && ranks.size() > 1) {
-      comm::host::PairOptions pairs;
-      pairs.process_set = set.id;
-      pairs.me = set.me;
-      int last_host = -1;
-      for (Rank rank : ranks) {
-        pairs.pairs.push_back(world_.pairs[rank].get());
-        if (layout.host_of[rank] != last_host) pairs.host_sizes.push_back(0);
-        last_host = layout.host_of[rank];
-        ++pairs.host_sizes.back();
-      }
-      set.log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs));
-    }
-    sets_.push_back(std::make_unique<ProcessSet>(std::move(set)));
-  }
-  return {};
-}
-
-std::vector<std::vector<Rank>> Engine::ProcessSets() const {
-  std::vector<std::vector<Rank>> sets;
-  for (const auto& set : sets_) sets.push_back(set->ranks());
-  return sets;
-}
-
 Result<Operation*> Engine::Enter(Submission submission) {
   if (shut_down_.load(std::memory_order_relaxed)) {
     return Fail(Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called; call hvd.init() again");
@@ -131,7 +52,7 @@ Result<Operation*> Engine::Enter(Submission submission) {
   HVD_RETURN_IF_ERROR(Validate(submission));
   Operation* op = registry_.Make();
   op->request = std::move(submission.request);
-  op->set = sets_[submission.process_set].get();
+  op->set = sets_.Find(submission.process_set);
   op->input = static_cast<const std::byte*>(submission.input);
   op->input_bytes = submission.input_bytes;
   op->output = static_cast<std::byte*>(submission.output);
@@ -211,6 +132,14 @@ void Engine::Complete(Operation* op, Error error) {
   }
   op->error = std::move(error);
   if (!LeaveToAlloc(op)) Announce(op);
+}
+
+Operation* Engine::MakeStandIn() {
+  Operation* op = registry_.Make();
+  op->detached.store(true, std::memory_order_relaxed);
+  op->owners.store(1, std::memory_order_relaxed);
+  pending_.fetch_add(1, std::memory_order_relaxed);
+  return op;
 }
 
 bool Engine::LeaveToAlloc(Operation* op) {

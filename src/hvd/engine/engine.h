@@ -24,6 +24,7 @@
 #include "hvd/engine/memory.h"
 #include "hvd/engine/process_set.h"
 #include "hvd/engine/registry.h"
+#include "hvd/engine/set_table.h"
 #include "hvd/engine/world.h"
 #include "hvd/wire/control.h"
 
@@ -46,6 +47,7 @@ class Engine final : public SetHost {
   struct Options {
     Config config;
     std::vector<std::vector<Rank>> process_sets;  // sets 1, 2, ...
+    bool dynamic_sets = false;                    // sets may be added and removed
     bool own_thread = true;                       // false: only callers turn it (simulation, tests)
   };
   // Wires an engine into a world. Fails on process sets that are not valid.
@@ -55,8 +57,11 @@ class Engine final : public SetHost {
   const Layout& layout() const { return world_.layout; }
   int generation() const { return world_.generation; }
   bool uses_shm() const { return world_.window != nullptr; }
-  // Sorted ranks of every process set, by id.
-  std::vector<std::vector<Rank>> ProcessSets() const;
+  // Id and sorted ranks of every process set, by id.
+  std::vector<std::pair<int, std::vector<Rank>>> ProcessSets() const { return sets_.Describe(); }
+  // Both are called on all ranks, in the same order, and return when all have called. The new set's id.
+  Result<int> AddSet(std::vector<Rank> ranks);
+  Status RemoveSet(int id);
 
   // Starts an operation. The handle is the caller's until Forget.
   Result<Handle> Submit(Submission submission);
@@ -85,6 +90,12 @@ class Engine final : public SetHost {
  private:
   Engine(World world, Options options);
   Status CreateSets();
+  // Sorts the ranks. `title` names the set in errors.
+  Status CheckRanks(std::string_view title, std::vector<Rank>* ranks) const;
+  std::unique_ptr<ProcessSet> MakeSet(std::vector<Rank> ranks);
+  void ConnectByMemory(ProcessSetOptions* set);
+  void ConnectByPairs(ProcessSetOptions* set);
+  Result<int> ChangeSets(controller::Request request);
   Status Validate(const Submission& submission) const;
   Status ValidateRequest(int process_set, const controller::Request& request) const;
   Result<Operation*> Enter(Submission submission);
@@ -96,6 +107,8 @@ class Engine final : public SetHost {
   void SendControl(Rank rank, std::span<const std::byte> message) override;
   void AskForMemory(Operation* op, size_t bytes) override;
   void GiveUp(Error error) override;
+  Operation* MakeStandIn() override;
+  Error ApplySetChange(Operation* op) override;
   // Whether the caller's alloc function is running: then the operation is over when that has returned.
   bool LeaveToAlloc(Operation* op);
   // Tells whoever waits that the operation is over.
@@ -106,6 +119,8 @@ class Engine final : public SetHost {
   bool DrainInbox();
   void BeginOnLoop(Operation* op);
   void OnControl(Rank from, std::span<const std::byte> bytes);
+  // A message for a set that this rank is about to make.
+  void KeepEarly(Rank from, std::span<const std::byte> bytes);
   void SleepUntil(Time until);
   void TurnUntilOver(Operation* op, Time until);
   bool ExpireOperations(Time now);
@@ -139,7 +154,13 @@ class Engine final : public SetHost {
   const Options options_;
   ArenaMemory arena_;
   Registry registry_;
-  std::vector<std::unique_ptr<ProcessSet>> sets_;
+  SetTable sets_;
+  int sets_made_ = 0;
+  struct EarlyMessage {
+    Rank from;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<EarlyMessage> early_;
   Completer completer_;
   Liveness liveness_;
 

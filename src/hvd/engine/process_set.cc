@@ -28,10 +28,15 @@ int ProcessSet::MemberOf(Rank rank) const {
 }
 
 void ProcessSet::Begin(Operation* op) {
-  ++in_flight_;
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
   if (left_.code != Code::kOk) return Finish(op, left_);
+  if (joined_ != nullptr) {
+    return Finish(op, {Code::kFailedPrecondition,
+                       fmt::format("'{}' was submitted after join(): wait until join() returns", op->request.name)});
+  }
   PrepareWork(op);
   if (size() == 1) return FinishAlone(op);
+  if (op->work.op == OpKind::kJoin) joined_ = op;
   if (announcing_) {
     const controller::PlanPtr plan = book_.FindByName(op->request.name);
     if (plan != nullptr && controller::Fits(*plan, op->request.signature) && Announces(op->request.signature)) {
@@ -42,11 +47,15 @@ void ProcessSet::Begin(Operation* op) {
       PublishMarks();
       return;
     }
-    waiting_.push_back(nullptr);
-    announcing_ = false;
-    PublishMarks();
+    StopAnnouncing();
   }
   Tell(op);
+}
+
+void ProcessSet::StopAnnouncing() {
+  waiting_.push_back(nullptr);
+  announcing_ = false;
+  PublishMarks();
 }
 
 void ProcessSet::PrepareWork(Operation* op) {
@@ -59,7 +68,7 @@ void ProcessSet::PrepareWork(Operation* op) {
   if (signature.reduce_op == ReduceOp::kAverage) work.scale.post /= size();
   work.root = signature.op == OpKind::kBroadcast ? MemberOf(signature.root) : -1;
   work.direct = op->deadline == Time::max();
-  if (signature.op != OpKind::kBarrier) {
+  if (signature.op <= OpKind::kReducescatter && signature.op != OpKind::kBarrier) {
     std::byte* out = SizesResult(signature.op) ? nullptr : op->output;
     work.payload.Add(Piece{op->input, out, op->input_bytes});
   }
@@ -67,6 +76,8 @@ void ProcessSet::PrepareWork(Operation* op) {
 
 void ProcessSet::FinishAlone(Operation* op) {
   const controller::Signature& signature = op->request.signature;
+  if (signature.op == OpKind::kJoin) op->number = options_.ranks[0];
+  if (signature.op > OpKind::kJoin) return Finish(op, options_.host->ApplySetChange(op));
   if (SizesResult(signature.op)) {
     if (signature.shape.empty()) {
       return Finish(op, {Code::kFailedPrecondition,
@@ -176,11 +187,12 @@ void ProcessSet::GiveUp(Error error) {
 }
 
 void ProcessSet::Finish(Operation* op, Error error) {
-  --in_flight_;
+  if (op == joined_) joined_ = nullptr;
   op->state = State::kOver;
   if (error.code == Code::kOk && op->error.code != Code::kOk) error = op->error;
   if (!SizesResult(op->work.op)) op->output_shape = op->request.signature.shape;
   options_.host->Complete(op, std::move(error));
+  in_flight_.fetch_sub(1, std::memory_order_release);
 }
 
 }  // namespace hvd::engine

@@ -55,10 +55,15 @@ class SetHost {
   virtual void AskForMemory(Operation* op, size_t bytes) = 0;
   // This rank cannot go on (no memory for what all agreed to do).
   virtual void GiveUp(Error error) = 0;
+  // An operation that nobody on this rank asked for, and that nobody will hear of.
+  virtual Operation* MakeStandIn() = 0;
+  // A change of the process sets was agreed on.
+  virtual Error ApplySetChange(Operation* op) = 0;
 };
 
 struct ProcessSetOptions {
   int id = 0;
+  int serial = 0;  // as `id`, but never given out again; messages carry it
   std::vector<Rank> ranks;                                   // sorted
   int me = -1;                                               // member index; -1: this rank is no member
   std::unique_ptr<comm::host::WindowCommunicator> announce;  // nullptr: always sequenced
@@ -74,6 +79,7 @@ class ProcessSet {
   ~ProcessSet();
 
   int id() const { return options_.id; }
+  int serial() const { return options_.serial; }
   const std::vector<Rank>& ranks() const { return options_.ranks; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
   bool included() const { return options_.me >= 0; }
@@ -83,7 +89,8 @@ class ProcessSet {
   void Begin(Operation* op);
   // Moves what can be moved; false if nothing could.
   bool Step();
-  bool busy() const { return in_flight_ > 0; }
+  // From any thread.
+  bool busy() const { return in_flight_.load(std::memory_order_acquire) > 0; }
 
   // Messages.
   void OnRequest(int member, controller::Request request);
@@ -117,6 +124,11 @@ class ProcessSet {
   };
 
   void PrepareWork(Operation* op);
+  // Ends the announcing road for everybody: what comes next cannot be said there.
+  void StopAnnouncing();
+  // Takes part, for a member that has joined, in what the others agreed on.
+  Operation* StandIn(const controller::Plan& plan);
+  void FinishJoin(int last_member);
   void FinishAlone(Operation* op);
   void Tell(Operation* op);
   bool PublishMarks();
@@ -167,8 +179,9 @@ class ProcessSet {
   std::deque<Running> queued_;       // agreed by the log, not started yet; machines are made at the start, in order
   std::vector<Running> allocating_;  // announced operations that wait for memory
   std::vector<Running> running_;
-  int in_flight_ = 0;
+  std::atomic<int> in_flight_{0};
   bool gave_up_ = false;
+  Operation* joined_ = nullptr;  // this rank's join, until all have joined
   Error left_{Code::kOk, {}, -1};
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sequenced road: messages to the sequencer, and the log; see process_set.h.
+#include "hvd/comm/adasum.h"
 #include "hvd/engine/process_set.h"
 #include "hvd/wire/control.h"
 
@@ -20,9 +21,9 @@ void ProcessSet::Tell(Operation* op) {
     known ? sequencer_->OnReady(0, op->uid, first_dim) : sequencer_->OnRequest(0, op->request);
     log_dirty_ = true;
   } else if (known) {
-    options_.host->SendControl(options_.ranks[0], wire::EncodeReady({options_.id, op->uid, first_dim}));
+    options_.host->SendControl(options_.ranks[0], wire::EncodeReady({options_.serial, op->uid, first_dim}));
   } else {
-    options_.host->SendControl(options_.ranks[0], wire::Encode(wire::RequestMessage{options_.id, op->request}));
+    options_.host->SendControl(options_.ranks[0], wire::Encode(wire::RequestMessage{options_.serial, op->request}));
   }
 }
 
@@ -55,7 +56,7 @@ bool ProcessSet::FlushLog() {
 
 void ProcessSet::AppendLog(std::vector<LogEntry> entries) {
   if (entries.empty()) return;
-  const wire::LogMessage message{options_.id, log_length_, entries};
+  const wire::LogMessage message{options_.serial, log_length_, entries};
   for (const wire::Bytes& bytes : wire::EncodeLog(message)) {
     for (int m = 1; m < size(); ++m) options_.host->SendControl(options_.ranks[m], bytes);
   }
@@ -82,6 +83,8 @@ void ProcessSet::ApplyEntry(const LogEntry& entry) {
     case LogEntry::Kind::kResume:
       if (left_.code == Code::kOk) Resume(entry.uid);
       return;
+    case LogEntry::Kind::kJoined:
+      return FinishJoin(static_cast<int>(entry.uid));
     case LogEntry::Kind::kError: {
       const auto found = sent_.find(entry.name);
       if (found == sent_.end()) return;
@@ -110,12 +113,15 @@ void ProcessSet::Execute(const LogEntry& entry) {
   for (const controller::Execution& execution : entry.executions) {
     const controller::PlanPtr plan = book_.FindByUid(execution.uid);
     const auto found = plan == nullptr ? sent_.end() : sent_.find(plan->name);
-    if (found == sent_.end()) {
+    if (found != sent_.end()) {
+      running.ops.push_back(found->second);
+      sent_.erase(found);
+    } else if (plan != nullptr && joined_ != nullptr) {
+      running.ops.push_back(StandIn(*plan));
+    } else {
       GiveUp({Code::kInternal, "the log executes something that this rank did not ask for"});
       return;
     }
-    running.ops.push_back(found->second);
-    sent_.erase(found);
     first_dims = execution.first_dims;
     book_.Drop(execution.uid);
   }
@@ -129,8 +135,12 @@ void ProcessSet::Execute(const LogEntry& entry) {
     running.fused->scale = running.ops[0]->work.scale;
     for (Operation* op : running.ops) running.fused->payload.Add(op->work.payload.pieces()[0]);
   }
+  if (running.ops[0]->work.op > OpKind::kJoin) {
+    return Finish(running.ops[0], options_.host->ApplySetChange(running.ops[0]));
+  }
   for (Operation* op : running.ops) op->state = State::kAllocating;
-  running.position = next_log_start_++;
+  running.position = next_log_start_;
+  next_log_start_ += comm::IsAdasum(running.ops[0]->work) ? comm::Adasum::Positions(size()) : 1;
   if (SizesResult(running.ops[0]->work.op)) PrepareResult(running.ops[0], first_dims);
   queued_.push_back(std::move(running));
   StartQueued();
@@ -147,7 +157,9 @@ bool ProcessSet::StartQueued() {
     }
     const comm::Work* work = running.fused != nullptr ? running.fused.get() : &running.ops[0]->work;
     for (Operation* op : running.ops) op->state = State::kRunning;
-    running.machine = options_.log->Start(running.position, work);
+    running.machine = comm::IsAdasum(*work) ? std::make_unique<comm::Adasum>(options_.log.get(), running.position, work,
+                                                                            size(), options_.me)
+                                            : options_.log->Start(running.position, work);
     running_.push_back(std::move(running));
     moved = true;
   }

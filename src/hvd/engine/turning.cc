@@ -156,10 +156,10 @@ bool Engine::Progress() {
   moved |= world_.loop->Turn(Duration::zero());
   NoticeChanges();
   if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return FinishRevocation() || moved;
-  for (const auto& set : sets_) {
-    if (set->busy()) moved |= set->Step();
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    if (sets_[i].busy()) moved |= sets_[i].Step();
     if (phase_.load(std::memory_order_relaxed) != Phase::kWorking) return true;
-    moved |= set->FlushLog();
+    moved |= sets_[i].FlushLog();
   }
   if (!timed_.empty()) moved |= ExpireOperations(world_.loop->Now());
   return moved || counters_.operations.load(std::memory_order_relaxed) != completed;

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Process sets: made at init and, as operations of the global set, while the engine works.
+#include <algorithm>
+
+#include "hvd/base/log.h"
+#include "hvd/comm/host/pair_communicator.h"
+#include "hvd/engine/engine.h"
+
+namespace hvd::engine {
+
+Status Engine::CheckRanks(std::string_view title, std::vector<Rank>* ranks) const {
+  std::sort(ranks->begin(), ranks->end());
+  if (ranks->empty()) return Fail(Code::kInvalidArgument, "{} is empty: give at least one rank", title);
+  if (ranks->front() < 0 || ranks->back() >= world_.layout.size) {
+    return Fail(Code::kInvalidArgument, "{} names rank {}, but ranks are 0 to {}", title,
+                ranks->front() < 0 ? ranks->front() : ranks->back(), world_.layout.size - 1);
+  }
+  if (const auto twice = std::adjacent_find(ranks->begin(), ranks->end()); twice != ranks->end()) {
+    return Fail(Code::kInvalidArgument, "{} names rank {} twice", title, *twice);
+  }
+  if (const ProcessSet* other = sets_.WithRanks(*ranks); other != nullptr) {
+    return Fail(Code::kInvalidArgument, "{} has the same ranks as process set {}: use that one", title, other->id());
+  }
+  return {};
+}
+
+Status Engine::CreateSets() {
+  std::vector<Rank> everybody(world_.layout.size);
+  for (Rank rank = 0; rank < world_.layout.size; ++rank) everybody[rank] = rank;
+  sets_.Add(MakeSet(std::move(everybody)));
+  for (std::vector<Rank> ranks : options_.process_sets) {
+    HVD_RETURN_IF_ERROR(CheckRanks(fmt::format("process set {}", sets_.NextId()), &ranks));
+    sets_.Add(MakeSet(std::move(ranks)));
+  }
+  return {};
+}
+
+std::unique_ptr<ProcessSet> Engine::MakeSet(std::vector<Rank> ranks) {
+  const Layout& layout = world_.layout;
+  ProcessSetOptions set;
+  set.id = sets_.NextId();
+  set.serial = sets_made_++;
+  set.host = this;
+  set.counters = &counters_;
+  set.sequencer = {set.id, ranks, world_.settings.cache_capacity, world_.settings.fusion_threshold,
+                   options_.config.join_extended};
+  const auto at = std::lower_bound(ranks.begin(), ranks.end(), layout.rank);
+  set.me = at == ranks.end() || *at != layout.rank ? -1 : static_cast<int>(at - ranks.begin());
+  set.ranks = std::move(ranks);
+  ConnectByMemory(&set);
+  if (set.me >= 0 && set.log == nullptr && set.ranks.size() > 1) ConnectByPairs(&set);
+  return std::make_unique<ProcessSet>(std::move(set));
+}
+
+void Engine::ConnectByMemory(ProcessSetOptions* set) {
+  std::vector<int> locals;
+  for (const Rank rank : set->ranks) {
+    if (const int local = world_.layout.LocalOf(rank); local >= 0) locals.push_back(local);
+  }
+  if (world_.window == nullptr || locals.size() < 2) return;
+  // Every local rank carves, member or not: offsets stay equal, and so does the answer.
+  const auto bytes = collective::window::Stream::Bytes(static_cast<int>(locals.size()), world_.settings.eager_bytes);
+  const auto announce = world_.window->Carve(bytes);
+  const auto log = world_.window->Carve(bytes);
+  if (set->me < 0 || locals.size() < set->ranks.size()) return;
+  if (!announce || !log) {
+    log::Warning("Process set {} exchanges messages, which is slower: {}.", set->id,
+                 (announce ? log : announce).error().message);
+    return;
+  }
+  comm::host::WindowOptions window;
+  window.window = world_.window.get();
+  window.memory = &arena_;
+  window.locals = locals;
+  window.me = set->me;
+  window.eager_bytes = world_.settings.eager_bytes;
+  window.staging.chunk_bytes = world_.settings.chunk_bytes;
+  window.stream_memory = *announce;
+  set->announce = std::make_unique<comm::host::WindowCommunicator>(window);
+  window.stream_memory = *log;
+  set->log = std::make_unique<comm::host::WindowCommunicator>(window);
+}
+
+void Engine::ConnectByPairs(ProcessSetOptions* set) {
+  comm::host::PairOptions pairs;
+  pairs.process_set = set->serial;
+  pairs.me = set->me;
+  int last_host = -1;
+  for (const Rank rank : set->ranks) {
+    pairs.pairs.push_back(world_.pairs[rank].get());
+    if (world_.layout.host_of[rank] != last_host) pairs.host_sizes.push_back(0);
+    last_host = world_.layout.host_of[rank];
+    ++pairs.host_sizes.back();
+  }
+  set->log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs));
+}
+
+Result<int> Engine::AddSet(std::vector<Rank> ranks) {
+  HVD_RETURN_IF_ERROR(CheckRanks("the process set", &ranks));
+  controller::Request request;
+  request.name = "process_set.add";
+  request.signature.op = OpKind::kAddProcessSet;
+  request.signature.numbers.assign(ranks.begin(), ranks.end());
+  return ChangeSets(std::move(request));
+}
+
+Status Engine::RemoveSet(int id) {
+  const ProcessSet* set = sets_.Find(id);
+  if (id == 0) return Fail(Code::kInvalidArgument, "the global process set cannot be removed");
+  if (set == nullptr) return Fail(Code::kInvalidArgument, "process set {} does not exist", id);
+  // Data of the set's operations may still move between ranks: they end first.
+  while (set->busy() && Health().code == Code::kOk) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  controller::Request request;
+  request.name = "process_set.remove";
+  request.signature.op = OpKind::kRemoveProcessSet;
+  request.signature.numbers = {id};
+  HVD_RETURN_IF_ERROR(ChangeSets(std::move(request)));
+  return {};
+}
+
+Result<int> Engine::ChangeSets(controller::Request request) {
+  if (!options_.dynamic_sets) {
+    return Fail(Code::kFailedPrecondition,
+                "process sets cannot be added or removed while running: call init with process_sets=\"dynamic\" or set "
+                "HOROVOD_DYNAMIC_PROCESS_SETS=1 on every rank");
+  }
+  Submission submission;
+  submission.request = std::move(request);
+  HVD_ASSIGN_OR_RETURN(Operation * op, Run(std::move(submission)));
+  const Error error = op->error;
+  const int id = op->number;
+  Forget(op->handle);
+  if (error.code != Code::kOk) return Fail(error);
+  return id;
+}
+
+Error Engine::ApplySetChange(Operation* op) {
+  const controller::Signature& signature = op->request.signature;
+  if (signature.op == OpKind::kRemoveProcessSet) {
+    const int id = static_cast<int>(signature.numbers[0]);
+    ProcessSet* set = sets_.Find(id);
+    if (set == nullptr) return {Code::kInvalidArgument, fmt::format("process set {} does not exist", id)};
+    set->FailAll({Code::kInvalidArgument, fmt::format("process set {} has been removed", id)});
+    sets_.Remove(id);
+    return {Code::kOk, {}, -1};
+  }
+  op->number = sets_.NextId();
+  if (op->number < 0) return {Code::kResourceExhausted, fmt::format("there are {} process sets already", SetTable::kMost)};
+  sets_.Add(MakeSet({signature.numbers.begin(), signature.numbers.end()}));
+  // Members that were faster have spoken to the new set already.
+  std::vector<EarlyMessage> early;
+  std::swap(early, early_);
+  for (const EarlyMessage& message : early) OnControl(message.from, message.bytes);
+  return {Code::kOk, {}, -1};
+}
+
+}  // namespace hvd::engine
