@@ -8,6 +8,7 @@ import ctypes
 from collections.abc import Sequence
 
 from horovod.common import abi, names, process_sets
+from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.library import load
 from horovod.common.process_sets import ProcessSet
@@ -148,10 +149,16 @@ def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
         if sets.lower() == "dynamic":
             raise HorovodUnsupportedError("dynamic process sets do not exist in this release yet: give init a list")
         raise ValueError(f'process_sets={sets!r}: give a list of ProcessSet or "dynamic"')
-    sets = [] if sets is None else [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in sets]
+    try:
+        sets = [] if sets is None else [one if isinstance(one, ProcessSet) else ProcessSet(one) for one in sets]
+    except (TypeError, ValueError) as error:
+        allowed = "give a list of ProcessSet or of lists of ranks"
+        raise type(error)(f"{show('process_sets', sets)} cannot be used: {error}; {allowed}") from None
     seen: dict[tuple[int, ...], int] = {}
     for index, one in enumerate(sets):
         ranks = tuple(one.ranks or ())
+        if any(not 0 <= rank < 2**31 for rank in ranks):
+            raise ValueError(f"{show('process_sets', sets)}: set {index} names a rank that no job has")
         if ranks in seen:
             one.process_set_id = None
             raise ValueError(f"process sets {seen[ranks]} and {index} given to init have the same ranks {list(ranks)}")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from horovod.common import abi
+from horovod.common.arguments import whole_number
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.memory import Block
@@ -159,8 +160,13 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
     return handle
 
 
+def _checked_handle(handle: Any) -> int:
+    return handle if type(handle) is int else whole_number("handle", handle, "what an _async function returned")
+
+
 def poll(handle: int) -> bool:
     """Whether the operation is over, with success or not. ValueError for an unknown handle."""
+    handle = _checked_handle(handle)
     if handle not in _pending:
         raise ValueError(f"poll: there is no operation with handle {handle}; was it synchronized already?")
     return load().hvd_poll(None, handle) != abi.IN_PROGRESS
@@ -168,6 +174,7 @@ def poll(handle: int) -> bool:
 
 def synchronize(handle: int) -> Any:
     """Wait, raise the error or return the result, and forget the operation. Returns None for an unknown handle."""
+    handle = _checked_handle(handle)
     if handle not in _pending:
         return None
     library = load()

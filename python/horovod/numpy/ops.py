@@ -10,13 +10,14 @@ one is lost.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from horovod.common import abi, names, reductions, request
+from horovod.common.arguments import factors, show
+from horovod.common.arguments import root_rank as checked_root
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 from horovod.numpy.adapter import as_in_place, as_input, dtype_code, place, wrap
 from horovod.numpy.compression import Compression
@@ -69,10 +70,13 @@ def allreduce(
     array([1., 2.])
     """
     reduce_op = reductions.choose(op, average)
+    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
+        allowed = "hvd.Compression.none or hvd.Compression.fp16"
+        raise TypeError(f"{show('compression', compression)} cannot compress: give {allowed}")
     compressed, context = compression.compress(tensor)
     array = as_input(compressed)
     output = np.empty(array.shape, array.dtype)
-    request.run(_reduction(array, output, name, reduce_op, (prescale_factor, postscale_factor), process_set))
+    request.run(_reduction(array, output, name, reduce_op, factors(prescale_factor, postscale_factor), process_set))
     return compression.decompress(output, context)
 
 
@@ -89,7 +93,7 @@ def allreduce_async(
     reduce_op = reductions.choose(op, average)
     array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
-    scale = (prescale_factor, postscale_factor)
+    scale = factors(prescale_factor, postscale_factor)
     operation = _reduction(array, output, name, reduce_op, scale, process_set)
     return request.submit(operation, (array, output), lambda _: output)
 
@@ -106,7 +110,7 @@ def allreduce_(
     """Reduce in place and return `tensor`."""
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_")
-    request.run(_reduction(array, array, name, reduce_op, (prescale_factor, postscale_factor), process_set))
+    request.run(_reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set))
     return tensor
 
 
@@ -122,7 +126,7 @@ def allreduce_async_(
     """Start `allreduce_`; `synchronize` returns `tensor`."""
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_async_")
-    operation = _reduction(array, array, name, reduce_op, (prescale_factor, postscale_factor), process_set)
+    operation = _reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
     return request.submit(operation, (array,), lambda _: tensor)
 
 
@@ -155,23 +159,14 @@ def allgather_async(tensor: Any, name: str | None = None, process_set: ProcessSe
     return request.submit(operation, (array,), lambda result: wrap(result, array.dtype))
 
 
-def _rank(root_rank: Any) -> int:
-    try:
-        rank = operator.index(root_rank)
-    except TypeError:
-        raise ValueError(f"root_rank={root_rank!r} is no rank: give a whole number") from None
-    if not 0 <= rank < 2**31:
-        raise ValueError(f"invalid root rank {rank}: give a rank of the job, 0 or more")
-    return rank
-
-
 def _broadcasting(
     array: np.ndarray, output: np.ndarray, root_rank: int, name: str | None, process_set: ProcessSet
 ) -> request.Operation:
     identifier = id_of(process_set)
     dtype = dtype_code(array.dtype)
-    wire_name = names.wire_name("broadcast", name, identifier)
+    root = checked_root(root_rank)
     source = place(array)
+    wire_name = names.wire_name("broadcast", name, identifier)
     return request.Operation(
         abi.BROADCAST,
         wire_name,
@@ -181,7 +176,7 @@ def _broadcasting(
         source,
         source if output is array else place(output),
         abi.SUM,
-        _rank(root_rank),
+        root,
     )
 
 
