@@ -45,3 +45,20 @@ def test_results_outlive_shutdown_and_each_other():
     gc.collect()
     for i, array in enumerate(arrays):
         assert (array == i).all()
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments", "text"),
+    [
+        (ValueError, (-1,), "shape=-1"),
+        (TypeError, (2.5,), "shape=2.5"),
+        (TypeError, (None,), "shape=None"),
+        (ValueError, ((2**33, 2**30),), "shape=.8589934592, 1073741824."),
+        (ValueError, (3, ">f8"), "dtype is >f8, which is not supported"),
+        (TypeError, (3, "nonsense"), "dtype='nonsense'"),
+        (MemoryError, (2**50,), "HOROVOD_ARENA_BYTES"),
+    ],
+)
+def test_what_empty_does_not_take(error, arguments, text):
+    with pytest.raises(error, match=text):
+        hvd.empty(*arguments)
