@@ -18,7 +18,7 @@ from horovod.common.arguments import whole_number
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.memory import Block
-from horovod.common.status import check, exception
+from horovod.common.status import check, exception, forked
 
 # Memory of an output whose size only the operation knows, with its shape. No memory where it has no bytes.
 Result = tuple[Optional[Block], tuple[int, ...]]
@@ -169,7 +169,10 @@ def poll(handle: int) -> bool:
     handle = _checked_handle(handle)
     if handle not in _pending:
         raise ValueError(f"poll: there is no operation with handle {handle}; was it synchronized already?")
-    return load().hvd_poll(None, handle) != abi.IN_PROGRESS
+    code = load().hvd_poll(None, handle)
+    if code == abi.FAILED_PRECONDITION and forked():
+        raise exception(code)
+    return code != abi.IN_PROGRESS
 
 
 def synchronize(handle: int) -> Any:
@@ -181,7 +184,7 @@ def synchronize(handle: int) -> Any:
     while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
         pass
     error = exception(code) if code != abi.OK else None
-    if error is not None and not library.hvd_is_initialized(None):
+    if error is not None and not forked() and not library.hvd_is_initialized(None):
         # It was in flight when this rank shut down: what elastic loops catch, not "call hvd.init() first".
         error = HorovodInternalError(
             "Horovod has been shut down: hvd.shutdown() was called while the operation was in flight"

@@ -28,6 +28,8 @@ _EXCEPTIONS: dict[int, type[Exception]] = {
 
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
+_FORKED = "this process was forked"
+
 
 def last_error() -> str:
     """Text of this thread's last failure."""
@@ -40,6 +42,11 @@ def exception(code: int) -> Exception:
     if code == abi.FAILED_PRECONDITION and "has not been initialized" in text:
         return ValueError(text if "hvd.init()" in text else NOT_INITIALIZED)
     return _EXCEPTIONS.get(code, HorovodInternalError)(text)
+
+
+def forked() -> bool:
+    """Whether this thread's last failure was that the process is a forked child, where no call works."""
+    return _FORKED in last_error()
 
 
 def check(code: int) -> None:
