@@ -91,16 +91,6 @@ def test_objects():
 
 
 @pytest.mark.usefixtures("engine")
-def test_broadcast_parameters():
-    params = {"w": np.ones(3), "b": np.zeros(1)}
-    hvd.broadcast_parameters(params, 0)
-    hvd.broadcast_parameters([np.ones(2), ("x", np.ones(3))], 0)
-    for bad in (3, "text"):
-        with pytest.raises(ValueError):
-            hvd.broadcast_parameters(bad, 0)
-
-
-@pytest.mark.usefixtures("engine")
 def test_threads_share_the_engine():
     failures = []
 

@@ -7,7 +7,7 @@ import atexit
 import ctypes
 from collections.abc import Sequence
 
-from horovod.common import abi, names, process_sets
+from horovod.common import abi, names, process_sets, request
 from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.library import load
@@ -51,7 +51,7 @@ class HorovodBasics:
 
     def shutdown(self) -> None:
         """Leave the job. Pending operations fail; `init` may follow. Does nothing when not initialised."""
-        check(load().hvd_shutdown(None))
+        request.end()
         process_sets.forget()
 
     def is_initialized(self) -> bool:

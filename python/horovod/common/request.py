@@ -9,6 +9,7 @@ Lifetime: `keep` of `submit` is held until the operation was synchronised, so it
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
@@ -142,11 +143,29 @@ class _Pending:
         self.gathered = gathered
 
 
-_pending: dict[int, _Pending] = {}
+_nobodys = _Pending((), lambda _: None, False)
+
+# Operations by handle. None: they were there when this rank shut down, and their memory is given back.
+_pending: dict[int, _Pending | None] = {}
+# Operations that nobody asks for any more. Their memory is in use until they are over.
+_left: dict[int, _Pending] = {}
+# Who takes an entry out of the tables owns its output. Reentrant, for signal handlers.
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    # Another thread of the parent may have held it, and is not here to let it go.
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result | None], Any]) -> int:
     """Start it and return its handle; `synchronize` later returns what `finish` makes of the output."""
+    if _left:
+        _sweep()
     slots = _slots.free
     slot = slots.pop() if slots else _Slot()
     try:
@@ -156,7 +175,7 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
         handle = slot.handle.value
     finally:
         slots.append(slot)
-    _pending[handle] = _Pending(keep, finish, operation.target is None)
+    _pending[handle] = _Pending(keep, finish, operation.op == abi.ALLGATHER)
     return handle
 
 
@@ -184,15 +203,17 @@ def synchronize(handle: int) -> Any:
     while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
         pass
     error = exception(code) if code != abi.OK else None
-    if error is not None and not forked() and not library.hvd_is_initialized(None):
-        # It was in flight when this rank shut down: what elastic loops catch, not "call hvd.init() first".
-        error = HorovodInternalError(
-            "Horovod has been shut down: hvd.shutdown() was called while the operation was in flight"
-        )
-    pending = _pending.pop(handle, None)
-    if pending is None:  # another thread took it
+    shut_down = error is not None and not forked() and not library.hvd_is_initialized(None)
+    with _lock:
+        pending = _pending.pop(handle, _nobodys)
+    if pending is _nobodys:  # another thread took it
         return None
     try:
+        if pending is None or shut_down:
+            # What elastic loops catch, not "call hvd.init() first" or "no such handle".
+            raise HorovodInternalError(
+                "Horovod has been shut down: hvd.shutdown() was called while the operation was in flight"
+            )
         if error is not None:
             raise error
         return pending.finish(_output_of(handle) if pending.gathered else None)
@@ -204,3 +225,36 @@ def _output_of(handle: int) -> Result:
     output = abi.Output(struct_size=ctypes.sizeof(abi.Output))
     check(load().hvd_get_output(None, handle, ctypes.byref(output)))
     return _take(output)
+
+
+def leave(handle: int) -> None:
+    """Ask no more for an operation that may be in flight. Its memory is kept until it is over."""
+    with _lock:
+        pending = _pending.pop(handle, None)
+        if pending is not None:
+            _left[handle] = pending
+    _sweep()
+
+
+def _sweep() -> None:
+    library = load()
+    for handle in list(_left):
+        code = library.hvd_poll(None, handle)
+        pending = _left.pop(handle, None) if code != abi.IN_PROGRESS else None
+        if pending is None:
+            continue
+        if code == abi.OK and pending.gathered:
+            _output_of(handle)  # nobody holds it, so it is given back
+        library.hvd_release(None, handle)
+
+
+def end() -> None:
+    """Shut the engine down. All operations are over then, and nothing holds their memory any more."""
+    with _lock:
+        for handle, pending in _pending.items():
+            if pending is not None:
+                _left[handle] = pending
+                _pending[handle] = None
+    _sweep()  # while their outputs can still be given back
+    check(load().hvd_shutdown(None))
+    _left.clear()

@@ -10,14 +10,15 @@ one is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from horovod.common import abi, names, reductions, request
+from horovod.common import abi, batch, names, reductions, request
 from horovod.common.arguments import factors, show
 from horovod.common.arguments import root_rank as checked_root
+from horovod.common.barrier import barrier as _barrier
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 from horovod.numpy.adapter import as_in_place, as_input, dtype_code, place, wrap
 from horovod.numpy.compression import Compression
@@ -226,21 +227,52 @@ def broadcast_async_(
 
 
 def broadcast_parameters(params: Mapping[str, np.ndarray] | Sequence[Any], root_rank: int) -> None:
-    """Overwrite all arrays of a dict, or of a list of arrays or (name, array) pairs, with root_rank's."""
+    """
+    Overwrite all arrays of a dict, or of a list of arrays or (name, array) pairs, with root_rank's.
+
+    Nothing is sent unless every entry can be. Arrays may share memory with each other.
+    """
+    root = checked_root(root_rank)
+    items: list[batch.Item] = []
+    names_used: set[str] = set()
+    for label, name, array in _named(params):
+        try:
+            operation = _broadcasting(as_in_place(array, "broadcast_parameters"), array, root, name, global_process_set)
+            if name in names_used:
+                raise ValueError(f"there is the name {name!r} twice: give each array its own")
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"params[{label}]: {error}") from None
+        names_used.add(name)
+        items.append((operation, (array,)))
+    batch.run_all(items)
+
+
+def _named(params: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(params, Mapping):
-        pairs = sorted(params.items())
+        # Text first, so that a key of another type is found by the check of names and not by the sort.
+        for name in sorted(params, key=lambda name: (not isinstance(name, str), str(name))):
+            yield repr(name), name, params[name]
     elif isinstance(params, Sequence) and not isinstance(params, (str, bytes)):
-        pairs = [item if isinstance(item, tuple) else (f"parameter.{i}", item) for i, item in enumerate(params)]
+        for i, item in enumerate(params):
+            if not isinstance(item, tuple):
+                yield str(i), f"parameter.{i}", item
+            elif len(item) == 2:
+                yield str(i), item[0], item[1]
+            else:
+                raise ValueError(f"params[{i}]: {show('entry', item)} is no pair: give an array or (name, array)")
     else:
-        raise ValueError(f"broadcast_parameters needs a dict or a list, not {type(params).__name__}")
-    handles = [broadcast_async_(array, root_rank, name) for name, array in pairs]
-    for handle in handles:
-        synchronize(handle)
+        raise ValueError(f"{show('params', params)} is {type(params).__name__}: give a dict or a list")
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Return when every rank of the set has called it."""
-    request.run(request.Operation(abi.BARRIER, b"barrier.noname", id_of(process_set)))
+    """
+    Return when every rank of the set has called it. Threads of a rank take turns.
+
+    >>> import horovod.numpy as hvd
+    >>> hvd.init()
+    >>> hvd.barrier()
+    """
+    _barrier(process_set)
 
 
 def poll(handle: int) -> bool:
