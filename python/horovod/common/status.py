@@ -55,11 +55,7 @@ def check(code: int) -> None:
         raise exception(code)
 
 
-def check_init(code: int) -> None:
-    """As `check`, for `init`, whose failures are ValueErrors as well."""
-    if code == abi.OK:
-        return
+def init_exception(code: int) -> Exception:
+    """As `exception`, for `init`, whose failures are ValueErrors as well."""
     error = exception(code)
-    if type(error) is HorovodInternalError:
-        error = HorovodInitError(*error.args)
-    raise error
+    return HorovodInitError(*error.args) if type(error) is HorovodInternalError else error
