@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ctrl-C ends whatever waits for a peer, and leaves nothing behind that could do harm."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 
+import horovod.numpy as hvd
+import numpy as np
+import pytest
 import spawn
+from horovod.common import library, request
+from ranks import on_ranks
 
 # Python sees a signal when it gets its turn; what is tested here hangs for an hour where it never does.
 HEAD = """
@@ -114,3 +121,35 @@ except hvd.HorovodInternalError as error:
     )
     assert outputs(second) == ["True\n"]
     assert first.communicate("go\n", timeout=60)[0] == "False\n"
+
+
+@on_ranks(2)
+def test_memory_of_an_operation_whose_handle_was_lost_is_kept_until_it_is_over():
+    if hvd.rank() == 0:
+        engine = library.load()
+
+        class Interrupted:
+            def hvd_submit(self, *arguments):
+                assert engine.hvd_submit(*arguments) == 0
+                raise KeyboardInterrupt
+
+            def __getattr__(self, name):
+                return getattr(engine, name)
+
+        array = np.ones(100)
+        seen = weakref.ref(array)
+        request.load = Interrupted
+        with pytest.raises(KeyboardInterrupt):
+            hvd.allreduce_async_(array, op=hvd.Sum, name="lost")
+        request.load = library.load
+        del array
+        gc.collect()
+        assert (seen() == 1).all()
+    hvd.barrier()
+    if hvd.rank() == 1:
+        assert (hvd.allreduce(np.ones(100), op=hvd.Sum, name="lost") == 2).all()
+    hvd.barrier()
+    if hvd.rank() == 0:
+        while seen() is not None:  # over on rank 1, so here, too, or in a moment
+            request._sweep()
+            gc.collect()

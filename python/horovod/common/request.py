@@ -168,15 +168,23 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
         _sweep()
     slots = _slots.free
     slot = slots.pop() if slots else _Slot()
+    pending = _Pending(keep, finish, operation.op == abi.ALLGATHER)
+    slot.handle.value = 0
     try:
         held = operation._fill(slot)
         check(load().hvd_submit(None, slot.request_ref, slot.handle_ref))
         del held
         handle = slot.handle.value
+        _pending[handle] = pending
+        return handle
+    except BaseException:
+        # Ctrl-C may come when the operation has started and nobody knows its handle yet.
+        if slot.handle.value:
+            _pending[slot.handle.value] = pending
+            leave(slot.handle.value)
+        raise
     finally:
         slots.append(slot)
-    _pending[handle] = _Pending(keep, finish, operation.op == abi.ALLGATHER)
-    return handle
 
 
 def _checked_handle(handle: Any) -> int:
