@@ -46,12 +46,17 @@ def root_rank(value: Any) -> int:
 
 def factors(prescale_factor: Any, postscale_factor: Any) -> tuple[float, float]:
     """Return both factors as finite floats."""
+    # Only a finite number less itself is zero. On every reduction's way, so without a call.
+    if (
+        type(prescale_factor) is float
+        and type(postscale_factor) is float
+        and prescale_factor - prescale_factor == 0.0 == postscale_factor - postscale_factor
+    ):
+        return prescale_factor, postscale_factor
     return _factor("prescale_factor", prescale_factor), _factor("postscale_factor", postscale_factor)
 
 
 def _factor(argument: str, value: Any) -> float:
-    if type(value) is float and math.isfinite(value):
-        return value
     # A 0-d array is a number, too; float() alone would also take text, and arrays with one element.
     if not isinstance(value, numbers.Real) and getattr(value, "shape", None) != ():
         raise TypeError(f"{show(argument, value)} is no real number: give a finite number")

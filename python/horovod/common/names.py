@@ -14,6 +14,10 @@ from horovod.common.arguments import name_bytes
 
 _counters: defaultdict[tuple[str, int], itertools.count] = defaultdict(itertools.count)
 
+# Programs use the same few names in every step, and looking one up is faster than checking it again.
+_known: dict[tuple[str, str], bytes] = {}
+_NAMES_KEPT = 4096
+
 
 def wire_name(kind: str, name: str | None, process_set: int) -> bytes:
     """
@@ -23,7 +27,15 @@ def wire_name(kind: str, name: str | None, process_set: int) -> bytes:
     """
     if name is None:
         return b"%s.noname.%d" % (kind.encode(), next(_counters[kind, process_set]))
-    return b"%s.%s" % (kind.encode(), name_bytes(name))
+    if type(name) is not str:
+        return b"%s.%s" % (kind.encode(), name_bytes(name))
+    known = _known.get((kind, name))
+    if known is None:
+        known = b"%s.%s" % (kind.encode(), name_bytes(name))
+        if len(_known) >= _NAMES_KEPT:
+            _known.clear()
+        _known[kind, name] = known
+    return known
 
 
 def reset() -> None:

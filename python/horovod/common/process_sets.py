@@ -91,7 +91,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 def id_of(process_set: Any) -> int:
     """Return the id that operations need."""
-    _check_type(process_set)
+    if type(process_set) is not ProcessSet:
+        _check_type(process_set)
     identifier = process_set.process_set_id
     if identifier is None:
         raise ValueError(f"process_set={process_set} is not registered: pass it to hvd.init(process_sets=[...])")

@@ -4,8 +4,8 @@ Collective operations on NumPy arrays, with the names and signatures of horovod.
 
 Every function that takes an array also takes what `np.asarray` takes, but for those that end in `_`: they work in place
 and need a writable array in C order. Functions with `async` in their name return a handle for `poll` and `synchronize`;
-leave the array alone until then. Errors: ValueError for wrong arguments, HorovodInternalError when ranks disagree or
-one is lost.
+leave the array alone until then. Errors: TypeError and ValueError for wrong arguments, HorovodInternalError when ranks
+disagree or one is lost.
 """
 
 from __future__ import annotations
