@@ -245,8 +245,8 @@ void Meeting::Finish(Duration patience, bool remove_keys) {
   for (Rank rank = 1; rank < config_.size; ++rank) {
     for (Slices slices(until);;) {
       if (store_->Wait({Key("done", rank)}, slices.Next())) break;
-      // Its end is the engine's to notice, which runs from now on.
-      if (slices.over() || !CheckDeaths({rank})) return;
+      // That it ended or gave up is the engine's to notice, which runs from now on.
+      if (slices.over() || !CheckDeaths({rank}) || !CheckTrouble()) return;
     }
   }
   if (remove_keys) RemoveKeys(prefix_, config_.size);

@@ -290,6 +290,20 @@ TEST_F(MeetingTest, WhoGivesUpLaterIsHeard) {
   other.join();
 }
 
+TEST_F(MeetingTest, WhoGivesUpAtTheVeryEndHoldsNobodyUp) {
+  auto starters = Starters(2);
+  const auto run = [&](Rank rank, auto&& then) {
+    const auto store = Store();
+    Meeting meeting(starters[rank].config, store.get(), net::DeadlineAfter(std::chrono::hours(1)));
+    ASSERT_TRUE(meeting.Meet(starters[rank].card));
+    then(meeting);
+  };
+  std::thread other([&] { run(1, [](Meeting& meeting) { meeting.GiveUp({Code::kInternal, "sorry"}); }); });
+  // The test would not end if rank 0 waited.
+  run(0, [](Meeting& meeting) { meeting.Finish(std::chrono::hours(1), true); });
+  other.join();
+}
+
 TEST_F(MeetingTest, WhoGetsStuckLaterIsNamed) {
   auto starters = Starters(2);
   std::thread other([&] {
