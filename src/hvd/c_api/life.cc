@@ -198,9 +198,10 @@ HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value) {
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   const auto& layout = engine->layout();
-  const int32_t values[] = {layout.rank,        layout.size,          layout.local_rank,
-                            layout.local_size,  layout.cross_rank,    layout.cross_size,
-                            layout.homogeneous, engine->generation(), engine->uses_shm()};
+  const auto& reported = layout.reported;
+  const int32_t values[] = {layout.rank,         layout.size,          reported.local_rank,
+                            reported.local_size, reported.cross_rank,  reported.cross_size,
+                            layout.homogeneous,  engine->generation(), engine->uses_shm()};
   if (what < 0 || what >= static_cast<int32_t>(std::size(values))) {
     return Report(Code::kInvalidArgument, fmt::format("hvd_query: {} is no property", what));
   }
