@@ -104,14 +104,6 @@ class Start : public ::testing::Test {
     chmod(path.c_str(), static_cast<mode_t>(mode));
     return path;
   }
-  // A port of 127.0.0.1 that nobody serves.
-  static int FreePort() {
-    hvd_store_server* server = nullptr;
-    int32_t port = 0;
-    EXPECT_EQ(hvd_store_serve("127.0.0.1:0", nullptr, &server, &port), HVD_OK) << hvd_last_error();
-    hvd_store_server_free(server);
-    return port;
-  }
   // Returns when this rank waits for rank 0's verdict.
   static void AwaitCard(const std::string& where, int rank) {
     hvd_store* store = nullptr;

@@ -39,7 +39,7 @@ BAD = {
 def test_one_bad_entry_and_nothing_is_sent(text, monkeypatch):
     sent = []
     monkeypatch.setattr(library.load(), "hvd_submit", lambda *_: sent.append(1))
-    monkeypatch.setattr(library.load(), "hvd_run", lambda *_: sent.append(1))
+    monkeypatch.setattr(library.load(), "hvd_run_for", lambda *_: sent.append(1))
     with pytest.raises((TypeError, ValueError), match=text):
         hvd.broadcast_parameters(BAD[text], 0)
     for root in ("0", -1, None):

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from horovod.common import abi
 from horovod.common.library import load
-from horovod.common.status import exception, forked
+from horovod.common.status import exception
 
 
 class Block:
@@ -33,8 +32,8 @@ class Block:
 
 def allocate(size: int) -> Block:
     """Return zeroed, 64-byte aligned memory. Raises MemoryError when the arena is full."""
-    # The function returns no code: only the text tells why there is no memory.
-    address = load().hvd_alloc(size)
+    library = load()
+    address = library.hvd_alloc(size)
     if not address:
-        raise exception(abi.FAILED_PRECONDITION if forked() else abi.RESOURCE_EXHAUSTED)
+        raise exception(library.hvd_last_status())
     return Block(address, size)

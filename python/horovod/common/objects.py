@@ -82,11 +82,12 @@ def _operation(op: int, kind: str, array: np.ndarray, name: str, identifier: int
 
 def _broadcast(array: np.ndarray, root_rank: int, name: str, identifier: int) -> None:
     target = (array.ctypes.data, array.nbytes)
-    request.run(_operation(abi.BROADCAST, "broadcast", array, name, identifier, target=target, root_rank=root_rank))
+    operation = _operation(abi.BROADCAST, "broadcast", array, name, identifier, target=target, root_rank=root_rank)
+    request.run(operation, (array,))
 
 
 def _allgather(array: np.ndarray, name: str, identifier: int) -> np.ndarray:
-    result = request.run(_operation(abi.ALLGATHER, "allgather", array, name, identifier))
+    result = request.run(_operation(abi.ALLGATHER, "allgather", array, name, identifier), (array,))
     assert result is not None
     block, shape = result
     if block is None:

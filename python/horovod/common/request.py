@@ -3,7 +3,7 @@
 Operations without tensors: addresses, sizes and shapes in, the same out. Every framework's ops.py stands on this.
 
 Thread safety: all functions may be called from any thread.
-Lifetime: `keep` of `submit` is held until the operation was synchronised, so its memory stays valid.
+Lifetime: `keep` is held until the operation was synchronised or is over, so its memory stays valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from horovod.common.status import check, exception, forked
 Result = tuple[Optional[Block], tuple[int, ...]]
 
 # A wait inside the library does not see Ctrl-C; Python looks for it between two such waits.
-_INTERRUPT_CHECK_S = 1.0
+_INTERRUPT_CHECK_S = 0.25
 
 _SHAPES_KEPT = 4096
 
@@ -112,15 +112,34 @@ class Operation:
         return shape
 
 
-def run(operation: Operation) -> Result | None:
-    """Do it and return when it is over: the fast way. Returns the output where the library allocated it."""
+def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
+    """
+    Do it and return when it is over: the fast way. Returns the output where the library allocated it.
+
+    After Ctrl-C the operation goes on, and `keep` is held until it is over.
+    """
+    if _left:
+        _sweep()
+    gathered = operation.op == abi.ALLGATHER
     slots = _slots.free
     slot = slots.pop() if slots else _Slot()
+    slot.handle.value = 0
     try:
         held = operation._fill(slot)
-        check(load().hvd_run(None, slot.request_ref, slot.result_ref))
+        code = load().hvd_run_for(None, slot.request_ref, _INTERRUPT_CHECK_S, slot.result_ref, slot.handle_ref)
         del held
-        return _take(slot.result) if operation.target is None and operation.op != abi.BARRIER else None
+        if code == abi.OK:
+            return _take(slot.result) if gathered else None
+        if code != abi.IN_PROGRESS:
+            raise exception(code)
+        _pending[slot.handle.value] = _Pending(keep, lambda result: result, gathered)
+        return synchronize(slot.handle.value)
+    except BaseException:
+        # It may be in flight and in no table yet. If it is over, leave() finds that out.
+        if slot.handle.value:
+            _pending[slot.handle.value] = _Pending(keep, lambda result: result, gathered)
+            leave(slot.handle.value)
+        raise
     finally:
         slots.append(slot)
 

@@ -77,7 +77,8 @@ def allreduce(
     compressed, context = compression.compress(tensor)
     array = as_input(compressed)
     output = np.empty(array.shape, array.dtype)
-    request.run(_reduction(array, output, name, reduce_op, factors(prescale_factor, postscale_factor), process_set))
+    operation = _reduction(array, output, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    request.run(operation, (array, output))
     return compression.decompress(output, context)
 
 
@@ -111,7 +112,8 @@ def allreduce_(
     """Reduce in place and return `tensor`."""
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_")
-    request.run(_reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set))
+    operation = _reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    request.run(operation, (array,))
     return tensor
 
 
@@ -148,7 +150,7 @@ def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = gl
     True
     """
     array = as_input(tensor)
-    result = request.run(_gathering(array, name, process_set))
+    result = request.run(_gathering(array, name, process_set), (array,))
     assert result is not None
     return wrap(result, array.dtype)
 
@@ -194,7 +196,7 @@ def broadcast(
     """
     array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
-    request.run(_broadcasting(array, output, root_rank, name, process_set))
+    request.run(_broadcasting(array, output, root_rank, name, process_set), (array, output))
     return output
 
 
@@ -213,7 +215,7 @@ def broadcast_(
 ) -> np.ndarray:
     """Overwrite `tensor` with root_rank's and return it."""
     array = as_in_place(tensor, "broadcast_")
-    request.run(_broadcasting(array, array, root_rank, name, process_set))
+    request.run(_broadcasting(array, array, root_rank, name, process_set), (array,))
     return tensor
 
 

@@ -106,7 +106,8 @@ int NextGeneration(const Config& config) {
 
 Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& options) {
   HVD_ASSIGN_OR_RETURN(Config config, Resolve(options));
-  if (options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
+  const bool meets = config.size > 1;  // a rank alone meets nobody, and must not get ahead of the others' count
+  if (meets && options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
   if (!hvd::log::SetLevel(config.log_level)) {
     return Fail(Code::kInvalidArgument,
                 "HOROVOD_LOG_LEVEL={} is no level: give trace, debug, info, warning, error or fatal", config.log_level);

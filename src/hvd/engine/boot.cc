@@ -72,13 +72,19 @@ Result<World> Booter::Run() {
     world_.ranks = {{host, topology::Hostname(), static_cast<int>(getpid())}};
     return std::move(world_);
   }
-  HVD_ASSIGN_OR_RETURN(place_, OpenPlace(config_, deadline_));
-  token_ = place_.token;
-  meeting_.emplace(config_, place_.store.get(), deadline_, [this] {
-    const std::string refusal = place_.server == nullptr ? "" : place_.server->LastRefusal();
-    return refusal.empty() ? "" : fmt::format("the store turned somebody away: {}", refusal);
-  });
-  if (auto ready = MeetAndConnect(); !ready) {
+  Status ready;
+  do {
+    meeting_.reset();
+    place_ = {};
+    HVD_ASSIGN_OR_RETURN(place_, OpenPlace(config_, deadline_));
+    token_ = place_.token;
+    meeting_.emplace(config_, place_.store.get(), deadline_, [this] {
+      const std::string refusal = place_.server == nullptr ? "" : place_.server->LastRefusal();
+      return refusal.empty() ? "" : fmt::format("the store turned somebody away: {}", refusal);
+    });
+    ready = MeetAndConnect();
+  } while (!ready && meeting_->came_too_early() && clock_.Now() < deadline_);
+  if (!ready) {
     meeting_->GiveUp(ready.error());
     meeting_.reset();
     place_.store.reset();
@@ -86,6 +92,8 @@ Result<World> Booter::Run() {
     if (place_.server != nullptr) (void)place_.server->Drain(kLastAnswers);
     return Fail(std::move(ready).error());
   }
+  // Who comes now comes for the next start.
+  if (place_.server != nullptr) place_.server->CloseDoor();
   // The store may be rank 0's own: it must not go before everybody has what it came for.
   meeting_->Finish(place_.server != nullptr ? Left() : kTidyUp, IsFolder(config_.rendezvous_addr));
   meeting_.reset();

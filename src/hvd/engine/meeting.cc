@@ -53,8 +53,10 @@ Result<std::vector<Card>> Meeting::Meet(Card mine) {
   HVD_ASSIGN_OR_RETURN(mine_.nonce, RandomName());
   cards_.assign(static_cast<size_t>(config_.size), std::nullopt);
   cards_[config_.rank] = mine_;
-  HVD_RETURN_IF_ERROR(store_->Set(AtKey(config_.rank), EncodeStart({config_.generation, mine_.process})));
-  if (auto met = config_.rank == 0 ? Host() : Join(); !met) {
+  Status met = store_->Set(AtKey(config_.rank), EncodeStart({config_.generation, mine_.process}));
+  if (met) met = config_.rank == 0 ? Host() : Join();
+  if (!met) {
+    came_too_early_ = config_.rank != 0 && prefix_.empty() && met.error().code == Code::kUnknown;
     GiveUp(met.error());
     return Fail(std::move(met).error());
   }

@@ -44,6 +44,10 @@ class Meeting {
   // others, and names ranks.
   Result<std::vector<Card>> Meet(Card mine);
 
+  // Meet failed because the store went away before this rank had found anybody there: it was the store of an earlier
+  // start, and the next one may be about to come.
+  bool came_too_early() const { return came_too_early_; }
+
   // The rest is for ranks that have met.
   // Prefix of store keys that belong to this meeting.
   const std::string& prefix() const { return prefix_; }
@@ -95,7 +99,8 @@ class Meeting {
   std::vector<std::optional<Card>> cards_;  // by rank; others than rank 0 know them all after the verdict
   std::optional<Error> differs_;            // why rank 0, whose invitation we follow, will not take us
   bool invited_ = false;                    // rank 0's invitation lies in the store
-  bool stale_ = false;                      // there was an invitation of a process that has ended
+  bool came_too_early_ = false;
+  bool stale_ = false;  // there was an invitation of a process that has ended
 };
 
 }  // namespace hvd::engine

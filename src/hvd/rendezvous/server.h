@@ -17,6 +17,8 @@ class Server {
   virtual ~Server() = default;
   // What clients give to OpenStore: the address asked for, with the port that was chosen.
   virtual std::string address() const = 0;
+  // Nobody new is let in any more.
+  virtual void CloseDoor() = 0;
   // Waits until no client is connected: all have said goodbye, or ended. kDeadlineExceeded says how many have not.
   // Strangers do not count.
   virtual Status Drain(Duration timeout) = 0;

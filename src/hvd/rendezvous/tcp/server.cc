@@ -110,6 +110,15 @@ void Server::Run() {
   while (!stop_.load(std::memory_order_acquire)) loop_->Turn(Duration(-1));
 }
 
+void Server::CloseDoor() {
+  loop_->Defer([this] {
+    if (!listener_) return;
+    loop_->Unwatch(listener_.get());
+    listener_.Reset();
+  });
+  loop_->Wake();
+}
+
 Status Server::Drain(Duration timeout) {
   std::unique_lock lock(mutex_);
   const auto bounded = std::min<Duration>(timeout, std::chrono::hours(24));
@@ -125,7 +134,7 @@ std::string Server::LastRefusal() const {
 
 void Server::OnListener() {
   // A few at a time: the handshakes of those already here come first.
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerTurn && listener_; ++i) {
     auto accepted = net::Accept(listener_.get());
     if (!accepted) return PauseAccepting();
     if (!*accepted) return;
@@ -138,7 +147,9 @@ void Server::OnListener() {
 void Server::PauseAccepting() {
   // Out of descriptors: the listener stays readable, so watching it would burn a core.
   (void)loop_->Rearm(listener_.get(), 0);
-  loop_->At(loop_->Now() + kAcceptPause, [this] { (void)loop_->Rearm(listener_.get(), EPOLLIN); });
+  loop_->At(loop_->Now() + kAcceptPause, [this] {
+    if (listener_) (void)loop_->Rearm(listener_.get(), EPOLLIN);
+  });
 }
 
 Status Server::AddClient(net::Fd fd) {

@@ -38,6 +38,7 @@ class Server final : public rendezvous::Server {
   ~Server() override;
 
   std::string address() const override { return address_; }
+  void CloseDoor() override;
   Status Drain(Duration timeout) override;
   std::string LastRefusal() const override;
 
@@ -69,7 +70,7 @@ class Server final : public rendezvous::Server {
   const std::string address_;
   const Protection protection_;
   const std::shared_ptr<net::TlsContext> tls_;
-  const net::Fd listener_;
+  net::Fd listener_;  // none once the door is closed
   const std::unique_ptr<loop::Loop> loop_;
 
   // On the loop.
