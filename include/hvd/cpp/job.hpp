@@ -107,7 +107,7 @@ inline void shutdown() {
 //
 //     {
 //       hvd::session job({.timeout = 20s});
-//       assert(hvd::rank() < hvd::size());
+//       hvd::barrier();
 //     }
 //     assert(!hvd::is_initialized());
 class session {
