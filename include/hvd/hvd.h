@@ -6,11 +6,16 @@
  *
  * Versioning: structs start with their size (`struct_size`, set it to sizeof); new fields are added at the end, never
  * removed, and a caller compiled against an older header keeps working. HVD_ABI_VERSION changes only when that breaks.
+ * A struct that is larger than this library knows, an unknown flag or number, a negative time-out where none is allowed
+ * and text that is not UTF-8 are HVD_INVALID_ARGUMENT; the error names the field and its value.
  * Status: every function that can fail returns HVD_OK (0) or a code below; the text of this thread's last failure is
  * hvd_last_error(). No function throws, prints or exits.
  * Context: `ctx` names an engine. NULL is the process-wide one, which bindings of all frameworks share.
  * Thread safety: unless said otherwise every function may be called from any thread at any time.
- * Forked children: every call but hvd_free returns HVD_FAILED_PRECONDITION there, before any lock is taken.
+ * Forked children: a process that was forked while there was an engine, of any context, is no rank. Every call there
+ * returns HVD_FAILED_PRECONDITION, before any lock is taken, but hvd_free, and hvd_shutdown, which has nothing to end.
+ * Interrupting: no call returns early because of a signal. A binding that must react to one (Ctrl-C) submits and then
+ * waits in slices (hvd_submit, hvd_wait with a time-out), and calls hvd_init on a thread of its own, see there.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -85,12 +90,15 @@ typedef struct hvd_buffer {
   int32_t device_id;
 } hvd_buffer;
 
-/* Gives memory for an output whose size only the collective knows (allgather). Returns NULL to refuse. Called once per
- * operation on the completion thread or on the thread inside hvd_run, never while the engine holds a lock of its own.
- */
+/* Gives memory for an output whose size only the collective knows (allgather). Returns NULL to refuse. Called at most
+ * once per operation, on the completion thread or on the thread inside hvd_run, never while the engine holds a lock of
+ * its own; the operation is not over before it returned. It must not wait for an operation: hvd_run, and hvd_wait with
+ * a time-out other than 0, return HVD_FAILED_PRECONDITION there, as do hvd_init and hvd_shutdown. */
 typedef void* (*hvd_alloc_fn)(void* arg, uint64_t bytes, const int64_t* shape, int32_t ndim);
-/* Called once when the operation is over, on the completion thread. It may wait, and may call any function of this
- * file. */
+/* Called once when the operation is over, on the completion thread, one after the other. It may wait, also for other
+ * operations (hvd_wait, hvd_run; alloc functions that these need are called meanwhile, inside the wait), and may call
+ * any function of this file but hvd_init and hvd_shutdown: those would wait for this function to return, and give
+ * HVD_FAILED_PRECONDITION at once. */
 typedef void (*hvd_done_fn)(void* arg, hvd_handle handle, int32_t status, const char* message);
 
 typedef struct hvd_request {
@@ -102,12 +110,16 @@ typedef struct hvd_request {
   int32_t process_set;  /* 0: all ranks */
   int32_t ndim;         /* of the input; 0: a scalar */
   const int64_t* shape; /* copied */
-  const char* name;     /* UTF-8, copied; equal on all ranks. NULL where `prepared` is given */
-  uint64_t prepared;    /* an id from hvd_prepare, or 0 */
-  double prescale;      /* 1.0 */
-  double postscale;     /* 1.0 */
-  hvd_buffer input;     /* stays the caller's; unchanged and valid until the operation is over */
-  hvd_buffer output;    /* may equal input (in place). data NULL: see `alloc`; allgather only */
+  /* UTF-8, at most 64 KiB, copied; equal on all ranks. NULL where `prepared` is given. Ranks may submit in any order,
+   * so the name alone says what belongs together, and there is no default: a binding that numbers its unnamed
+   * operations must do so in the same order on every rank. A name that comes again is agreed upon without a request;
+   * one that is used once, such as a number, never is. */
+  const char* name;
+  uint64_t prepared; /* an id from hvd_prepare, or 0 */
+  double prescale;   /* 1.0 */
+  double postscale;  /* 1.0 */
+  hvd_buffer input;  /* stays the caller's; unchanged and valid until the operation is over */
+  hvd_buffer output; /* may equal input (in place). data NULL: see `alloc`; allgather only */
   hvd_alloc_fn
       alloc; /* for an output of unknown size; NULL with output.data NULL: the engine keeps it, see hvd_output */
   void* alloc_arg;
@@ -119,7 +131,7 @@ typedef struct hvd_request {
                             HOROVOD_OP_TIMEOUT_SECONDS */
   const int32_t* splits; /* alltoall */
   int32_t nsplits;
-  int32_t flags; /* 0 */
+  int32_t flags; /* 0; no flag is defined */
 } hvd_request;
 
 typedef struct hvd_output {
@@ -157,6 +169,8 @@ HVD_API const char* hvd_version(void);
 /* Text of the last failure of a call on this thread; "" if none. Valid until this thread's next call. Names rank,
  * operation, tensor and what to do. */
 HVD_API const char* hvd_last_error(void);
+/* The code of that failure, for functions that return something else (hvd_alloc); HVD_OK if none. */
+HVD_API int hvd_last_status(void);
 /* Markdown table of the HOROVOD_* variables. Static. */
 HVD_API const char* hvd_describe_config(void);
 
@@ -167,7 +181,10 @@ HVD_API const char* hvd_describe_config(void);
 HVD_API void hvd_init_options_default(hvd_init_options* options);
 /* Joins the job and blocks, at most options->timeout_s, until every rank has. `options` may be NULL. With ctx == NULL
  * the process-wide engine is made; if it exists already, this does nothing and succeeds. Otherwise *ctx receives a new
- * engine that the caller ends with hvd_shutdown. */
+ * engine that the caller ends with hvd_shutdown.
+ * hvd_shutdown(NULL) from another thread gives a pending hvd_init(options, NULL) up: it returns at once, and the init,
+ * when the peers have come or its time is over, leaves the job again and returns HVD_ABORTED. So a process can exit
+ * while a thread of it is in here. A later hvd_init waits for the one that was given up. */
 HVD_API int hvd_init(const hvd_init_options* options, hvd_context** ctx);
 /* Says goodbye to the peers and ends the engine: pending operations fail with HVD_UNKNOWN. Frees ctx. Succeeds when
  * there is nothing to end. Memory from hvd_alloc and handed-out outputs stay valid. */
@@ -206,7 +223,8 @@ HVD_API int hvd_process_set_ranks(hvd_context* ctx, int32_t id, int32_t* ranks, 
 
 HVD_API void hvd_request_default(hvd_request* request);
 /* Registers everything about a request but its buffers, and gives an id for hvd_request.prepared: saves the name's
- * look-up for callers that repeat. Ids end with the engine. */
+ * look-up for callers that repeat. Equal requests have the same id. Ids are this rank's own, and end with the engine.
+ */
 HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* id);
 /* Starts an operation and returns at once. Every successful submit owes one hvd_release. */
 HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle* handle);
@@ -227,7 +245,8 @@ HVD_API int hvd_release(hvd_context* ctx, hvd_handle handle);
  */
 
 /* Memory that the ranks of this host can reach: operations on it need no copy. 64-byte aligned, zeroed. Works before
- * init and outlives shutdown. NULL with HVD_RESOURCE_EXHAUSTED when the arena is full (HOROVOD_ARENA_BYTES). */
+ * init and outlives shutdown. NULL, and hvd_last_status() tells why: HVD_RESOURCE_EXHAUSTED when the arena is full
+ * (HOROVOD_ARENA_BYTES), HVD_FAILED_PRECONDITION in a forked child, also one of a process that only had such memory. */
 HVD_API void* hvd_alloc(uint64_t bytes);
 /* Gives memory of hvd_alloc or an engine-owned output back. An operation that still uses it keeps it alive. NULL is
  * fine. */

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/support/job.h"
+#include "tests/support/request.h"
 
 namespace hvd::test {
 namespace {
@@ -71,20 +72,11 @@ TEST_P(EngineTest, GathersRowsOfDifferentCounts) {
   RunThreads(size, [&](int rank, hvd_context* ctx) {
     for (int round = 0; round < 3; ++round) {
       for (int64_t width : {1, 7, 50000}) {
-        const int64_t shape[] = {(rank + round) % 3, width};
-        const size_t mine = static_cast<size_t>(shape[0] * shape[1]);
-        const std::vector<float> values = Values(rank, mine, 7);
-        hvd_request request;
-        hvd_request_default(&request);
-        const std::string name = "g" + std::to_string(width);
-        request.op = HVD_ALLGATHER;
-        request.name = name.c_str();
-        request.shape = shape;
-        request.ndim = 2;
-        request.input = {const_cast<float*>(values.data()), mine * sizeof(float), HVD_CPU, 0};
-        hvd_output output{};
-        output.struct_size = sizeof output;
-        ASSERT_EQ(hvd_run(ctx, &request, &output), HVD_OK) << hvd_last_error();
+        const int64_t rows = (rank + round) % 3;
+        const std::vector<float> values = Values(rank, static_cast<size_t>(rows * width), 7);
+        const Request request(HVD_ALLGATHER, "g" + std::to_string(width), {rows, width}, values.data());
+        hvd_output output = EmptyOutput();
+        ASSERT_EQ(hvd_run(ctx, request, &output), HVD_OK) << hvd_last_error();
         std::vector<float> expected;
         for (int r = 0; r < size; ++r) {
           const std::vector<float> part = Values(r, static_cast<size_t>((r + round) % 3 * width), 7);
@@ -107,17 +99,10 @@ TEST_P(EngineTest, BroadcastsFromEveryRoot) {
       for (int root = 0; root < size; ++root) {
         for (size_t count : {0u, 1u, 5000u, 600000u}) {
           std::vector<float> data = Values(rank, count, 3);
-          const int64_t shape[] = {static_cast<int64_t>(count)};
-          hvd_request request;
-          hvd_request_default(&request);
           const std::string name = "b" + std::to_string(count) + "." + std::to_string(root);
-          request.op = HVD_BROADCAST;
-          request.name = name.c_str();
-          request.root_rank = root;
-          request.shape = shape;
-          request.ndim = 1;
-          request.input = request.output = {data.data(), count * sizeof(float), HVD_CPU, 0};
-          ASSERT_EQ(hvd_run(ctx, &request, nullptr), HVD_OK) << hvd_last_error();
+          Request request(HVD_BROADCAST, name, {static_cast<int64_t>(count)}, data.data());
+          request->root_rank = root;
+          ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
           ASSERT_EQ(data, Values(root, count, 3));
         }
       }
@@ -139,17 +124,8 @@ TEST_P(EngineTest, AsynchronousOperationsInAnyOrder) {
       for (int i : order) {
         const size_t count = kSizes[i % 10];
         data[i] = Values(rank, count, static_cast<unsigned>(i + round));
-        const int64_t shape[] = {static_cast<int64_t>(count)};
-        hvd_request request;
-        hvd_request_default(&request);
-        const std::string name = "n" + std::to_string(i);
-        request.op = HVD_ALLREDUCE;
-        request.reduce_op = HVD_SUM;
-        request.name = name.c_str();
-        request.shape = shape;
-        request.ndim = 1;
-        request.input = request.output = {data[i].data(), count * sizeof(float), HVD_CPU, 0};
-        ASSERT_EQ(hvd_submit(ctx, &request, &handles[i]), HVD_OK) << hvd_last_error();
+        const Request request(HVD_ALLREDUCE, "n" + std::to_string(i), {static_cast<int64_t>(count)}, data[i].data());
+        ASSERT_EQ(hvd_submit(ctx, request, &handles[i]), HVD_OK) << hvd_last_error();
       }
       for (int i = 0; i < kOps; ++i) {
         ASSERT_EQ(hvd_wait(ctx, handles[i], -1), HVD_OK) << hvd_last_error();
@@ -165,17 +141,9 @@ TEST(EngineMemory, OutputsKeptForAThousandStepsStayWhatTheyWere) {
     std::vector<float*> kept;
     for (int step = 0; step < 1000; ++step) {
       const std::vector<float> values(100 + step % 3 * 10000, static_cast<float>(step));
-      const int64_t shape[] = {static_cast<int64_t>(values.size())};
-      hvd_request request;
-      hvd_request_default(&request);
-      request.op = HVD_ALLGATHER;
-      request.name = "kept";
-      request.shape = shape;
-      request.ndim = 1;
-      request.input = {const_cast<float*>(values.data()), values.size() * sizeof(float), HVD_CPU, 0};
-      hvd_output output{};
-      output.struct_size = sizeof output;
-      ASSERT_EQ(hvd_run(ctx, &request, &output), HVD_OK) << hvd_last_error();
+      const Request request(HVD_ALLGATHER, "kept", {static_cast<int64_t>(values.size())}, values.data());
+      hvd_output output = EmptyOutput();
+      ASSERT_EQ(hvd_run(ctx, request, &output), HVD_OK) << hvd_last_error();
       kept.push_back(static_cast<float*>(output.data));
     }
     for (int step = 0; step < 1000; ++step) {
@@ -202,17 +170,9 @@ TEST(EngineSets, ThreeOverlappingSetsInDifferentOrderOnEachRank) {
           std::vector<hvd_handle> handles(2);
           for (int i = 0; i < 2; ++i) {
             data[i].assign(50000, static_cast<float>(rank + 1));
-            const int64_t shape[] = {50000};
-            hvd_request request;
-            hvd_request_default(&request);
-            request.op = HVD_ALLREDUCE;
-            request.reduce_op = HVD_SUM;
-            request.name = "same";
-            request.process_set = mine[i];
-            request.shape = shape;
-            request.ndim = 1;
-            request.input = request.output = {data[i].data(), data[i].size() * sizeof(float), HVD_CPU, 0};
-            ASSERT_EQ(hvd_submit(ctx, &request, &handles[i]), HVD_OK) << hvd_last_error();
+            Request request(HVD_ALLREDUCE, "same", {50000}, data[i].data());
+            request->process_set = mine[i];
+            ASSERT_EQ(hvd_submit(ctx, request, &handles[i]), HVD_OK) << hvd_last_error();
           }
           for (int i = 0; i < 2; ++i) {
             ASSERT_EQ(hvd_wait(ctx, handles[i], -1), HVD_OK) << hvd_last_error();
@@ -230,21 +190,13 @@ TEST(EngineSets, SmallOnOneSetIsNotStuckBehindLargeOnAnother) {
   RunThreads(3,
              [&](int rank, hvd_context* ctx) {
                std::vector<float> large(16 << 20, 1.f);
-               const int64_t shape[] = {static_cast<int64_t>(large.size())};
-               hvd_request request;
-               hvd_request_default(&request);
-               request.op = HVD_ALLREDUCE;
-               request.reduce_op = HVD_SUM;
-               request.name = "large";
-               request.shape = shape;
-               request.ndim = 1;
-               request.input = request.output = {large.data(), large.size() * sizeof(float), HVD_CPU, 0};
+               const Request request(HVD_ALLREDUCE, "large", {static_cast<int64_t>(large.size())}, large.data());
                // Rank 2 joins the large one only after the small ones are through: they cannot have waited for it.
                if (rank == 2) {
                  while (small_done.load() < 2) std::this_thread::yield();
                }
                hvd_handle handle = 0;
-               ASSERT_EQ(hvd_submit(ctx, &request, &handle), HVD_OK) << hvd_last_error();
+               ASSERT_EQ(hvd_submit(ctx, request, &handle), HVD_OK) << hvd_last_error();
                for (int i = 0; rank < 2 && i < 100; ++i) {
                  float value = static_cast<float>(rank);
                  ASSERT_EQ(Sum(ctx, "small", &value, 1, 1), HVD_OK) << hvd_last_error();
@@ -271,6 +223,47 @@ TEST(EngineErrors, DisagreementIsToldToEveryRankAndTheEngineGoesOn) {
       EXPECT_EQ(good[99], 3.f);
     }
   });
+}
+
+TEST(EngineErrors, ARankThatLeavesWithOperationsPendingSaysWhy) {
+  std::atomic<bool> waiting{false};
+  RunThreads(3, [&](int rank, hvd_context* ctx) {
+    float value = 1;
+    if (rank == 1) {
+      while (!waiting) std::this_thread::yield();
+      hvd_handle handle = 0;
+      ASSERT_EQ(hvd_submit(ctx, Request(HVD_ALLREDUCE, "mine alone", {1}, &value), &handle), HVD_OK);
+      return;  // and shuts down
+    }
+    if (rank == 0) waiting = true;
+    EXPECT_EQ(Sum(ctx, "of all", &value, 1), HVD_UNKNOWN);
+    const std::string text = hvd_last_error();
+    EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    EXPECT_NE(text.find("hvd.shutdown()"), std::string::npos) << text;
+    EXPECT_NE(text.find("allreduce 'mine alone'"), std::string::npos) << text;
+  });
+}
+
+TEST(EngineErrors, ARankThatLeavesAfterAnErrorHandsItOn) {
+  std::atomic<int> failed{0};
+  RunThreads(3,
+             [&](int rank, hvd_context* ctx) {
+               std::vector<float> data(rank == 1 ? 2 : 1, 1.f);
+               EXPECT_EQ(Sum(ctx, "different", data.data(), data.size()), HVD_FAILED_PRECONDITION);
+               ++failed;
+               while (failed < 3) std::this_thread::yield();
+               if (rank == 1) return;  // gives up
+               if (rank == 2) {
+                 // Fails because of rank 1, leaves in its turn, and is not blamed for it.
+                 EXPECT_EQ(Sum(ctx, "of two", data.data(), 1, 1), HVD_UNKNOWN);
+                 return;
+               }
+               EXPECT_EQ(Sum(ctx, "of all", data.data(), 1), HVD_UNKNOWN);
+               const std::string text = hvd_last_error();
+               EXPECT_NE(text.find("rank 1 left"), std::string::npos) << text;
+               EXPECT_NE(text.find("Its last error: Mismatched ALLREDUCE tensor shapes"), std::string::npos) << text;
+             },
+             {{1, 2}});
 }
 
 }  // namespace

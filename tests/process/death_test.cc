@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "tests/support/job.h"
+#include "tests/support/request.h"
 
 namespace hvd::test {
 namespace {
@@ -41,19 +42,12 @@ int64_t NowNs() { return Clock::now().time_since_epoch().count(); }
 // Any of the operations, blocking.
 int RunOne(int op, std::vector<float>& data) {
   if (op == HVD_ALLREDUCE) return Sum(nullptr, "big", data.data(), data.size());
-  const int64_t shape[] = {static_cast<int64_t>(data.size())};
-  hvd_request request;
-  hvd_request_default(&request);
-  request.op = op;
-  request.name = "big";
-  request.root_rank = 1;
-  request.ndim = op == HVD_BARRIER ? 0 : 1;
-  request.shape = shape;
-  if (op != HVD_BARRIER) request.input = {data.data(), data.size() * sizeof(float), HVD_CPU, 0};
-  if (op == HVD_BROADCAST) request.output = request.input;
-  hvd_output output{};
-  output.struct_size = sizeof output;
-  const int status = hvd_run(nullptr, &request, &output);
+  std::vector<int64_t> shape;
+  if (op != HVD_BARRIER) shape = {static_cast<int64_t>(data.size())};
+  Request request(op, "big", shape, data.data());
+  request->root_rank = 1;
+  hvd_output output = EmptyOutput();
+  const int status = hvd_run(nullptr, request, &output);
   if (op == HVD_ALLGATHER && status == HVD_OK) hvd_free(output.data);
   return status;
 }
@@ -263,36 +257,28 @@ TEST(Life, GenerationsOfTwoRanks) {
 TEST(Life, ATimedOutOperationIsDefined) {
   const auto results = RunProcesses(2, [&](int rank) {
     std::vector<float> data(200000, 1.f + rank);
-    const int64_t shape[] = {static_cast<int64_t>(data.size())};
-    hvd_request request;
-    hvd_request_default(&request);
-    request.op = HVD_ALLREDUCE;
-    request.reduce_op = HVD_SUM;
-    request.name = "late";
-    request.shape = shape;
-    request.ndim = 1;
-    request.input = request.output = {data.data(), data.size() * sizeof(float), HVD_CPU, 0};
+    Request request(HVD_ALLREDUCE, "late", {static_cast<int64_t>(data.size())}, data.data());
     float value = 1;
     if (rank == 0) {
-      request.timeout_s = 0.05;
-      EXPECT_EQ(hvd_run(nullptr, &request, nullptr), HVD_DEADLINE_EXCEEDED) << hvd_last_error();
+      request->timeout_s = 0.05;
+      EXPECT_EQ(hvd_run(nullptr, request, nullptr), HVD_DEADLINE_EXCEEDED) << hvd_last_error();
       EXPECT_EQ(data[0], 1.f);
       data.assign(data.size(), -1.f);  // ours again
-      EXPECT_EQ(hvd_run(nullptr, &request, nullptr), HVD_INVALID_ARGUMENT);
+      EXPECT_EQ(hvd_run(nullptr, request, nullptr), HVD_INVALID_ARGUMENT);
       EXPECT_NE(std::string(hvd_last_error()).find("timed out"), std::string::npos) << hvd_last_error();
       EXPECT_EQ(Sum(nullptr, "gate", &value, 1), HVD_OK) << hvd_last_error();
       EXPECT_EQ(Sum(nullptr, "gate", &value, 1), HVD_OK) << hvd_last_error();
       EXPECT_EQ(data[0], -1.f);
     } else {
       EXPECT_EQ(Sum(nullptr, "gate", &value, 1), HVD_OK) << hvd_last_error();
-      EXPECT_EQ(hvd_run(nullptr, &request, nullptr), HVD_OK) << hvd_last_error();
+      EXPECT_EQ(hvd_run(nullptr, request, nullptr), HVD_OK) << hvd_last_error();
       EXPECT_EQ(data[199999], 3.f);
       EXPECT_EQ(Sum(nullptr, "gate", &value, 1), HVD_OK) << hvd_last_error();
     }
     // Everybody is through with the late one: the name is free again.
-    request.timeout_s = 0;
+    request->timeout_s = 0;
     data.assign(data.size(), 1.f);
-    EXPECT_EQ(hvd_run(nullptr, &request, nullptr), HVD_OK) << hvd_last_error();
+    EXPECT_EQ(hvd_run(nullptr, request, nullptr), HVD_OK) << hvd_last_error();
     EXPECT_EQ(data[0], 2.f);
     return 0;
   });
@@ -304,19 +290,12 @@ TEST(Life, ACallbackThatWaitsDoesNotMakeTheRankLookDead) {
   const auto results = RunProcesses(2, [&](int rank) {
     static std::atomic<bool> released{false};
     float first = 1;
-    hvd_request request;
-    hvd_request_default(&request);
-    const int64_t shape[] = {1};
-    request.op = HVD_ALLREDUCE;
-    request.name = "called back";
-    request.shape = shape;
-    request.ndim = 1;
-    request.input = request.output = {&first, sizeof first, HVD_CPU, 0};
-    request.done = [](void*, hvd_handle, int32_t, const char*) {
+    Request request(HVD_ALLREDUCE, "called back", {1}, &first);
+    request->done = [](void*, hvd_handle, int32_t, const char*) {
       while (!released) usleep(1000);
     };
     hvd_handle handle = 0;
-    EXPECT_EQ(hvd_submit(nullptr, &request, &handle), HVD_OK);
+    EXPECT_EQ(hvd_submit(nullptr, request, &handle), HVD_OK);
     EXPECT_EQ(hvd_wait(nullptr, handle, -1), HVD_OK);
     const auto until = Clock::now() + std::chrono::milliseconds(1500);
     // Rank 0 waits for rank 1, whose callback hangs and which computes for longer than the heartbeat.

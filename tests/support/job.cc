@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/support/request.h"
+
 namespace hvd::test {
 namespace {
 
@@ -110,17 +112,9 @@ std::vector<ProcessResult> RunProcesses(int size, const std::function<int(int)>&
 }
 
 int Sum(hvd_context* ctx, const std::string& name, float* data, size_t count, int set) {
-  hvd_request request;
-  hvd_request_default(&request);
-  const int64_t shape[] = {static_cast<int64_t>(count)};
-  request.op = HVD_ALLREDUCE;
-  request.reduce_op = HVD_SUM;
-  request.name = name.c_str();
-  request.shape = shape;
-  request.ndim = 1;
-  request.process_set = set;
-  request.input = request.output = {data, count * sizeof(float), HVD_CPU, 0};
-  return hvd_run(ctx, &request, nullptr);
+  Request request(HVD_ALLREDUCE, name, {static_cast<int64_t>(count)}, data);
+  request->process_set = set;
+  return hvd_run(ctx, request, nullptr);
 }
 
 }  // namespace hvd::test

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from horovod.common import abi
 from horovod.common.library import load
-from horovod.common.status import exception
+from horovod.common.status import exception, forked
 
 
 class Block:
@@ -33,7 +33,8 @@ class Block:
 
 def allocate(size: int) -> Block:
     """Return zeroed, 64-byte aligned memory. Raises MemoryError when the arena is full."""
+    # The function returns no code: only the text tells why there is no memory.
     address = load().hvd_alloc(size)
     if not address:
-        raise exception(abi.RESOURCE_EXHAUSTED)
+        raise exception(abi.FAILED_PRECONDITION if forked() else abi.RESOURCE_EXHAUSTED)
     return Block(address, size)

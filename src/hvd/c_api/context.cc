@@ -9,7 +9,9 @@ namespace hvd::c_api {
 namespace {
 
 thread_local std::string t_error;
+thread_local int t_status = HVD_OK;
 std::atomic<bool> g_forked_child{false};
+std::atomic<int> g_engines{0};  // of all contexts
 
 }  // namespace
 
@@ -18,17 +20,12 @@ hvd_context& ProcessContext() {
   return *context;
 }
 
-int Report(const Error& error) {
-  t_error = error.message;
-  return static_cast<int>(error.code);
-}
+int Report(const Error& error) { return Report(error.code, error.message); }
 
 int Report(Code code, std::string text) {
   t_error = std::move(text);
-  return static_cast<int>(code);
+  return t_status = static_cast<int>(code);
 }
-
-void ClearError() { t_error.clear(); }
 
 bool InForkedChild() { return g_forked_child.load(std::memory_order_relaxed); }
 
@@ -39,16 +36,17 @@ int ReportForked() {
       "only in the process that trains");
 }
 
-void WatchForks() {
+void EngineBegins() {
   static std::once_flag once;
   std::call_once(once, [] {
     pthread_atfork(nullptr, nullptr, [] {
-      if (ProcessContext().engine.load(std::memory_order_relaxed) != nullptr) {
-        g_forked_child.store(true, std::memory_order_relaxed);
-      }
+      if (g_engines.load(std::memory_order_relaxed) > 0) g_forked_child.store(true, std::memory_order_relaxed);
     });
   });
+  g_engines.fetch_add(1, std::memory_order_relaxed);
 }
+
+void EngineEnds() { g_engines.fetch_sub(1, std::memory_order_relaxed); }
 
 int Call::Refuse() const {
   if (InForkedChild()) return ReportForked();
@@ -57,4 +55,9 @@ int Call::Refuse() const {
 
 }  // namespace hvd::c_api
 
-extern "C" HVD_API const char* hvd_last_error(void) { return hvd::c_api::t_error.c_str(); }
+extern "C" {
+
+HVD_API const char* hvd_last_error(void) { return hvd::c_api::t_error.c_str(); }
+HVD_API int hvd_last_status(void) { return hvd::c_api::t_status; }
+
+}  // extern "C"

@@ -20,23 +20,23 @@ namespace hvd::c_api {
 
 hvd_context& ProcessContext();
 
-// Remembers the text for hvd_last_error of this thread; gives the code.
+// Remembers text and code for hvd_last_error and hvd_last_status of this thread; gives the code.
 int Report(const Error& error);
 int Report(Code code, std::string text);
 inline int Report(const Status& status) { return status ? HVD_OK : Report(status.error()); }
-void ClearError();
 
-// A time-out as a caller gives it, made harmless: not a number counts as 0, and nobody waits for more than 30 years.
+// A time-out that was checked, made harmless: nobody waits for more than 30 years.
 inline double Bounded(double seconds) {
   constexpr double kMost = 1e9;
-  return seconds != seconds ? 0 : seconds > kMost ? kMost : seconds < -kMost ? -kMost : seconds;
+  return seconds > kMost ? kMost : seconds;
 }
 
-// True in a forked child; then nothing may be touched.
+// True in a child that was forked while there was an engine; then nothing may be touched.
 bool InForkedChild();
 int ReportForked();
-// Makes forked children know what they are. Idempotent.
-void WatchForks();
+// Around the life of every engine, the making of one included: what is forked meanwhile is a forked child.
+void EngineBegins();
+void EngineEnds();
 
 // One call's hold on an engine.
 class Call {

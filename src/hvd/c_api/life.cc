@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "hvd/base/log.h"
+#include "hvd/c_api/check.h"
 #include "hvd/c_api/context.h"
 #include "hvd/engine/boot.h"
 
@@ -22,8 +24,22 @@ using hvd::Result;
 using hvd::c_api::Call;
 using hvd::c_api::ProcessContext;
 using hvd::c_api::Report;
+using hvd::engine::Completer;
 
-std::mutex g_init_mutex;
+// The process-wide engine comes and goes in one call at a time. The lock is not held meanwhile: making one may take
+// minutes, and hvd_shutdown must be able to say that nobody wants it any more.
+struct Life {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool busy = false;      // some call makes or ends it
+  bool starting = false;  // makes
+  bool cancelled = false;
+};
+
+Life& TheLife() {
+  static Life* const life = new Life;  // never destroyed: see ProcessContext
+  return *life;
+}
 
 // What the options leave open comes from the environment.
 Result<Config> Resolve(const hvd_init_options& options) {
@@ -91,17 +107,6 @@ int NextGeneration(const Config& config) {
 Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& options) {
   HVD_ASSIGN_OR_RETURN(Config config, Resolve(options));
   if (options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
-  const bool without_lists = options.process_set_sizes == nullptr || options.process_set_ranks == nullptr;
-  if (options.process_set_count < 0 || (options.process_set_count > 0 && without_lists)) {
-    return Fail(Code::kInvalidArgument, "hvd_init_options: {} process sets without their sizes and ranks",
-                options.process_set_count);
-  }
-  for (int32_t i = 0; i < options.process_set_count; ++i) {
-    if (options.process_set_sizes[i] < 1) {
-      return Fail(Code::kInvalidArgument, "process set {} has {} ranks: give at least one", i + 1,
-                  options.process_set_sizes[i]);
-    }
-  }
   if (!hvd::log::SetLevel(config.log_level)) {
     return Fail(Code::kInvalidArgument,
                 "HOROVOD_LOG_LEVEL={} is no level: give trace, debug, info, warning, error or fatal", config.log_level);
@@ -125,6 +130,65 @@ void End(hvd_context* context) {
   engine->Shutdown();
   while (context->calls.load(std::memory_order_acquire) > 0) sched_yield();
   delete engine;
+  hvd::c_api::EngineEnds();
+}
+
+Result<hvd::engine::Engine*> NewEngine(const hvd_init_options& options) {
+  hvd::c_api::EngineBegins();
+  auto engine = MakeEngine(options);
+  if (engine) return engine->release();
+  hvd::c_api::EngineEnds();
+  return Fail(std::move(engine).error());
+}
+
+int InitProcess(const hvd_init_options& options) {
+  Life& life = TheLife();
+  std::unique_lock lock(life.mutex);
+  life.changed.wait(lock, [&] { return !life.busy; });
+  if (ProcessContext().engine.load(std::memory_order_acquire) != nullptr) return HVD_OK;
+  life.busy = life.starting = true;
+  life.cancelled = false;
+  lock.unlock();
+  auto engine = NewEngine(options);
+  lock.lock();
+  life.starting = false;
+  if (engine) ProcessContext().engine.store(*engine, std::memory_order_seq_cst);
+  if (life.cancelled) {
+    lock.unlock();
+    End(&ProcessContext());
+    lock.lock();
+  }
+  life.busy = false;
+  life.changed.notify_all();
+  if (life.cancelled) return Report(Code::kAborted, "hvd_init was given up: hvd_shutdown was called meanwhile");
+  if (!engine) return Report(engine.error());
+  static std::once_flag once;
+  std::call_once(once, [] { std::atexit([] { hvd_shutdown(nullptr); }); });
+  return HVD_OK;
+}
+
+int ShutdownProcess() {
+  Life& life = TheLife();
+  std::unique_lock lock(life.mutex);
+  if (life.starting) {
+    life.cancelled = true;
+    return HVD_OK;
+  }
+  life.changed.wait(lock, [&] { return !life.busy; });
+  life.busy = true;
+  lock.unlock();
+  End(&ProcessContext());
+  lock.lock();
+  life.busy = false;
+  life.changed.notify_all();
+  return HVD_OK;
+}
+
+int RefuseInCallback(std::string_view function) {
+  return Report(Code::kFailedPrecondition,
+                fmt::format("{} in a callback of an operation: the engine cannot end or start before it returns; tell "
+                            "another thread to do it",
+                            function));
 }
 
 }  // namespace
@@ -150,37 +214,25 @@ HVD_API int hvd_init(const hvd_init_options* given, hvd_context** ctx) {
   hvd_init_options options;
   hvd_init_options_default(&options);
   if (given != nullptr) {
-    if (given->struct_size == 0)
-      return Report(Code::kInvalidArgument, "hvd_init_options.struct_size is 0: use hvd_init_options_default");
     std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
+    options.struct_size = given->struct_size;
   }
-  hvd::c_api::WatchForks();
-  if (ctx != nullptr) {
-    auto engine = MakeEngine(options);
-    if (!engine) return Report(engine.error());
-    *ctx = new hvd_context;
-    (*ctx)->engine.store(engine->release(), std::memory_order_seq_cst);
-    return HVD_OK;
-  }
-  std::lock_guard lock(g_init_mutex);
-  if (ProcessContext().engine.load(std::memory_order_acquire) != nullptr) return HVD_OK;
-  auto engine = MakeEngine(options);
+  if (auto good = hvd::c_api::Check(options); !good) return Report(good.error());
+  if (Completer::InJob()) return RefuseInCallback("hvd_init");
+  if (ctx == nullptr) return InitProcess(options);
+  auto engine = NewEngine(options);
   if (!engine) return Report(engine.error());
-  ProcessContext().engine.store(engine->release(), std::memory_order_seq_cst);
-  static std::once_flag once;
-  std::call_once(once, [] { std::atexit([] { hvd_shutdown(nullptr); }); });
+  *ctx = new hvd_context;
+  (*ctx)->engine.store(*engine, std::memory_order_seq_cst);
   return HVD_OK;
 }
 
 HVD_API int hvd_shutdown(hvd_context* ctx) {
   if (hvd::c_api::InForkedChild()) return HVD_OK;
-  if (ctx != nullptr) {
-    End(ctx);
-    delete ctx;
-    return HVD_OK;
-  }
-  std::lock_guard lock(g_init_mutex);
-  End(&ProcessContext());
+  if (Completer::InJob()) return RefuseInCallback("hvd_shutdown");
+  if (ctx == nullptr) return ShutdownProcess();
+  End(ctx);
+  delete ctx;
   return HVD_OK;
 }
 
@@ -198,9 +250,10 @@ HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value) {
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   const auto& layout = engine->layout();
-  const int32_t values[] = {layout.rank,        layout.size,          layout.local_rank,
-                            layout.local_size,  layout.cross_rank,    layout.cross_size,
-                            layout.homogeneous, engine->generation(), engine->uses_shm()};
+  const auto& reported = layout.reported;
+  const int32_t values[] = {layout.rank,         layout.size,          reported.local_rank,
+                            reported.local_size, reported.cross_rank,  reported.cross_size,
+                            layout.homogeneous,  engine->generation(), engine->uses_shm()};
   if (what < 0 || what >= static_cast<int32_t>(std::size(values))) {
     return Report(Code::kInvalidArgument, fmt::format("hvd_query: {} is no property", what));
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations, memory and counters.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "hvd/c_api/check.h"
 #include "hvd/c_api/context.h"
 #include "hvd/engine/memory.h"
 
@@ -12,30 +14,13 @@ using hvd::Code;
 using hvd::Error;
 using hvd::Fail;
 using hvd::Result;
-using hvd::Status;
 using hvd::c_api::Call;
 using hvd::c_api::Report;
+using hvd::engine::Completer;
 using hvd::engine::Operation;
 using hvd::engine::Submission;
 
-Status CheckStruct(const hvd_request* request) {
-  if (request == nullptr) return Fail(Code::kInvalidArgument, "the request is NULL");
-  if (request->struct_size < offsetof(hvd_request, splits)) {
-    return Fail(Code::kInvalidArgument, "hvd_request.struct_size is {}: use hvd_request_default", request->struct_size);
-  }
-  for (const hvd_buffer* buffer : {&request->input, &request->output}) {
-    if (buffer->device_type != HVD_CPU) return Fail(Code::kUnimplemented, "only CPU memory can be used for now");
-  }
-  return {};
-}
-
-Result<hvd::controller::Request> Describe(const hvd_request& request) {
-  if (request.name == nullptr || *request.name == '\0') {
-    return Fail(Code::kInvalidArgument, "the operation has no name: give one that is equal on all ranks");
-  }
-  if (request.ndim < 0 || (request.ndim > 0 && request.shape == nullptr)) {
-    return Fail(Code::kInvalidArgument, "'{}': ndim is {} but there is no shape", request.name, request.ndim);
-  }
+hvd::controller::Request Describe(const hvd_request& request) {
   hvd::controller::Request described;
   described.name = request.name;
   auto& signature = described.signature;
@@ -50,7 +35,7 @@ Result<hvd::controller::Request> Describe(const hvd_request& request) {
 }
 
 Result<Submission> Translate(const Call& engine, const hvd_request* request) {
-  HVD_RETURN_IF_ERROR(CheckStruct(request));
+  HVD_RETURN_IF_ERROR(hvd::c_api::Check(request));
   Submission submission;
   if (request->prepared != 0) {
     const auto* prepared = engine->FindPrepared(request->prepared);
@@ -61,7 +46,7 @@ Result<Submission> Translate(const Call& engine, const hvd_request* request) {
     submission.process_set = prepared->process_set;
     submission.request = prepared->request;
   } else {
-    HVD_ASSIGN_OR_RETURN(submission.request, Describe(*request));
+    submission.request = Describe(*request);
     submission.process_set = request->process_set;
   }
   submission.input = request->input.data;
@@ -91,6 +76,14 @@ void Fill(const Operation& op, hvd_output* output) {
   output->engine_owned = op.engine_owned;
 }
 
+int RefuseWait(std::string_view function) {
+  return Report(
+      Code::kFailedPrecondition,
+      fmt::format("{} in an alloc callback: operations cannot go on before it returns, so it must not wait for "
+                  "one; hvd_submit can be called there",
+                  function));
+}
+
 // Shapes of outputs of hvd_run must outlive the operation; until this thread's next hvd_run.
 thread_local hvd::Shape t_shape;
 
@@ -110,10 +103,14 @@ HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* 
   if (id == nullptr) return Report(Code::kInvalidArgument, "hvd_prepare: id is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
-  if (auto good = CheckStruct(request); !good) return Report(good.error());
-  auto described = Describe(*request);
-  if (!described) return Report(described.error());
-  *id = engine->Prepare(request->process_set, std::move(*described));
+  if (auto good = hvd::c_api::Check(request); !good) return Report(good.error());
+  if (request->prepared != 0) {
+    return Report(Code::kInvalidArgument,
+                  fmt::format("hvd_prepare: hvd_request.prepared is {} already", request->prepared));
+  }
+  auto prepared = engine->Prepare(request->process_set, Describe(*request));
+  if (!prepared) return Report(prepared.error());
+  *id = *prepared;
   return HVD_OK;
 }
 
@@ -132,6 +129,10 @@ HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle*
 HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output) {
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
+  if (Completer::InAlloc()) return RefuseWait("hvd_run");
+  if (output != nullptr) {
+    if (auto good = hvd::c_api::Check(*output); !good) return Report(good.error());
+  }
   auto submission = Translate(engine, request);
   if (!submission) return Report(submission.error());
   auto result = engine->Run(std::move(*submission));
@@ -157,6 +158,8 @@ HVD_API int hvd_poll(hvd_context* ctx, hvd_handle handle) { return hvd_wait(ctx,
 HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s) {
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
+  if (std::isnan(timeout_s)) return Report(Code::kInvalidArgument, "hvd_wait: timeout_s is nan");
+  if (timeout_s != 0 && Completer::InAlloc()) return RefuseWait("hvd_wait");
   Operation* op = engine->Find(handle);
   if (op == nullptr) return Report(Code::kInvalidArgument, fmt::format("{} is no handle of this engine", handle));
   const hvd::SteadyClock clock;
@@ -170,6 +173,7 @@ HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s) {
 
 HVD_API int hvd_get_output(hvd_context* ctx, hvd_handle handle, hvd_output* output) {
   if (output == nullptr) return Report(Code::kInvalidArgument, "hvd_get_output: output is NULL");
+  if (auto good = hvd::c_api::Check(*output); !good) return Report(good.error());
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   Operation* op = engine->Find(handle);
@@ -195,18 +199,22 @@ HVD_API void* hvd_alloc(uint64_t bytes) {
     hvd::c_api::ReportForked();
     return nullptr;
   }
-  void* memory = hvd::engine::AllocateShared(bytes, false);
-  if (memory == nullptr) {
+  auto memory = hvd::engine::AllocateShared(bytes);
+  if (memory) return *memory;
+  if (memory.error().code == Code::kFailedPrecondition) {
+    hvd::c_api::ReportForked();  // from a process without an engine, but with memory of ours
+  } else {
     Report(Code::kResourceExhausted,
            fmt::format("no shared memory for {} bytes: raise HOROVOD_ARENA_BYTES or free some", bytes));
   }
-  return memory;
+  return nullptr;
 }
 
 HVD_API void hvd_free(void* memory) { hvd::engine::FreeShared(memory); }
 
 HVD_API int hvd_get_counters(hvd_context* ctx, hvd_counters* counters) {
   if (counters == nullptr) return Report(Code::kInvalidArgument, "hvd_get_counters: counters is NULL");
+  if (auto good = hvd::c_api::Check(*counters); !good) return Report(good.error());
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   const auto& now = engine->counters();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hvd/c_api/check.h"
 #include "hvd/c_api/context.h"
 
 struct hvd_store {
@@ -26,6 +27,7 @@ extern "C" {
 
 HVD_API int hvd_store_serve(const char* address, const char* token_file, hvd_store_server** server, int32_t* port) {
   if (server == nullptr) return Report(hvd::Code::kInvalidArgument, "hvd_store_serve: server is NULL");
+  if (hvd::c_api::InForkedChild()) return hvd::c_api::ReportForked();
   auto served = hvd::engine::ServeStore(Text(address), Text(token_file));
   if (!served) return Report(served.error());
   if (port != nullptr) *port = hvd::engine::PortOf(**served);
@@ -37,6 +39,9 @@ HVD_API void hvd_store_server_free(hvd_store_server* server) { delete server; }
 
 HVD_API int hvd_store_connect(const char* address, const char* token_file, double timeout_s, hvd_store** store) {
   if (store == nullptr) return Report(hvd::Code::kInvalidArgument, "hvd_store_connect: store is NULL");
+  if (hvd::c_api::InForkedChild()) return hvd::c_api::ReportForked();
+  if (auto good = hvd::c_api::CheckSeconds("hvd_store_connect: timeout_s", timeout_s); !good)
+    return Report(good.error());
   auto opened =
       hvd::engine::ConnectStore(Text(address), Text(token_file), hvd::Seconds(hvd::c_api::Bounded(timeout_s)));
   if (!opened) return Report(opened.error());
@@ -49,6 +54,7 @@ HVD_API void hvd_store_free(hvd_store* store) { delete store; }
 HVD_API int hvd_store_set(hvd_store* store, const char* key, const void* value, uint64_t bytes) {
   if (store == nullptr || key == nullptr || (value == nullptr && bytes > 0))
     return Report(hvd::Code::kInvalidArgument, "hvd_store_set: an argument is NULL");
+  if (hvd::c_api::InForkedChild()) return hvd::c_api::ReportForked();
   return Report(store->store->Set(key, std::string(static_cast<const char*>(value), bytes)));
 }
 
@@ -56,6 +62,8 @@ HVD_API int hvd_store_get(hvd_store* store, const char* key, double timeout_s, v
                           uint64_t* bytes) {
   if (store == nullptr || key == nullptr || bytes == nullptr || (value == nullptr && capacity > 0))
     return Report(hvd::Code::kInvalidArgument, "hvd_store_get: an argument is NULL");
+  if (hvd::c_api::InForkedChild()) return hvd::c_api::ReportForked();
+  if (auto good = hvd::c_api::CheckSeconds("hvd_store_get: timeout_s", timeout_s); !good) return Report(good.error());
   auto values = store->store->Wait({key}, hvd::Seconds(hvd::c_api::Bounded(timeout_s)));
   if (!values) return Report(values.error());
   const std::string& found = (*values)[0];
@@ -67,6 +75,7 @@ HVD_API int hvd_store_get(hvd_store* store, const char* key, double timeout_s, v
 HVD_API int hvd_store_add(hvd_store* store, const char* key, int64_t delta, int64_t* value) {
   if (store == nullptr || key == nullptr || value == nullptr)
     return Report(hvd::Code::kInvalidArgument, "hvd_store_add: an argument is NULL");
+  if (hvd::c_api::InForkedChild()) return hvd::c_api::ReportForked();
   auto sum = store->store->Add(key, delta);
   if (!sum) return Report(sum.error());
   *value = *sum;

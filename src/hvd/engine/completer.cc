@@ -1,38 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/engine/completer.h"
 
+#include <utility>
+
 namespace hvd::engine {
+namespace {
 
-Completer::~Completer() {
+thread_local const Completer* t_completer = nullptr;  // whose thread this is
+thread_local bool t_in_alloc = false;
+
+}  // namespace
+
+void Completer::Stop() {
   {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
+    std::lock_guard lock(mutex_);
+    stop_ = true;
   }
-  state_->changed.notify_all();
-  if (!thread_.joinable()) return;
-  OnThisThread() ? thread_.detach() : thread_.join();
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
-void Completer::Post(std::function<void()> job) {
-  std::lock_guard lock(state_->mutex);
-  state_->jobs.push_back(std::move(job));
-  if (!thread_.joinable()) thread_ = std::thread(&Completer::Main, state_);
-  state_->changed.notify_all();
+void Completer::Post(Kind kind, Job job) {
+  std::lock_guard lock(mutex_);
+  (kind == Kind::kAlloc ? allocs_ : dones_).push_back(std::move(job));
+  if (kind == Kind::kAlloc) allocs_queued_.fetch_add(1, std::memory_order_release);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Main(); });
+  changed_.notify_all();
 }
 
-bool Completer::OnThisThread() const { return thread_.get_id() == std::this_thread::get_id(); }
+bool Completer::OnThisThread() const { return t_completer == this; }
+bool Completer::InJob() { return t_completer != nullptr; }
+bool Completer::InAlloc() { return t_in_alloc; }
 
-void Completer::Main(std::shared_ptr<State> state) {
-  std::unique_lock lock(state->mutex);
+void Completer::Run(std::unique_lock<std::mutex>& lock, Kind kind) {
+  std::deque<Job>& jobs = kind == Kind::kAlloc ? allocs_ : dones_;
+  Job job = std::move(jobs.front());
+  jobs.pop_front();
+  if (kind == Kind::kAlloc) allocs_queued_.fetch_sub(1, std::memory_order_relaxed);
+  lock.unlock();
+  const bool outer = std::exchange(t_in_alloc, kind == Kind::kAlloc);
+  job();
+  job = nullptr;  // what it holds goes outside the lock, too
+  t_in_alloc = outer;
+  lock.lock();
+}
+
+void Completer::RunAllocs() {
+  std::unique_lock lock(mutex_);
+  while (!allocs_.empty()) Run(lock, Kind::kAlloc);
+}
+
+void Completer::Main() {
+  t_completer = this;
+  std::unique_lock lock(mutex_);
   for (;;) {
-    state->changed.wait(lock, [&] { return state->stop || !state->jobs.empty(); });
-    if (state->jobs.empty()) return;
-    std::function<void()> job = std::move(state->jobs.front());
-    state->jobs.pop_front();
-    lock.unlock();
-    job();
-    job = nullptr;
-    lock.lock();
+    changed_.wait(lock, [&] { return stop_ || !allocs_.empty() || !dones_.empty(); });
+    if (!allocs_.empty()) {
+      Run(lock, Kind::kAlloc);
+    } else if (!dones_.empty()) {
+      Run(lock, Kind::kDone);
+    } else {
+      return;
+    }
   }
 }
 

@@ -29,7 +29,7 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
   } else if (auto* log = std::get_if<wire::LogMessage>(&*message)) {
     if (ProcessSet* set = set_of(log->set)) set->OnLog(log->first_position, std::move(log->entries));
   } else if (auto* goodbye = std::get_if<wire::Goodbye>(&*message)) {
-    MarkLeft(from, goodbye->rank >= 0 && goodbye->rank < world_.layout.size ? goodbye->rank : from);
+    MarkLeft(from, goodbye->rank >= 0 && goodbye->rank < world_.layout.size ? goodbye->rank : from, goodbye->text);
   } else if (auto* ping = std::get_if<wire::Ping>(&*message)) {
     SendControl(from, wire::Encode(wire::Pong{ping->number}));
   } else if (std::get_if<wire::Pong>(&*message) != nullptr) {

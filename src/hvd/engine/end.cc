@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "hvd/base/log.h"
+#include "hvd/base/text.h"
 #include "hvd/engine/engine.h"
 
 namespace hvd::engine {
@@ -26,7 +27,7 @@ Error Engine::Health() const {
 void Engine::NoticeChanges() {
   if (world_.window == nullptr) return;
   if (world_.window->revoked() && phase_.load(std::memory_order_relaxed) == Phase::kWorking) {
-    Revoke(world_.window->cause(), {});
+    Revoke(world_.window->cause(), world_.window->cause_reason());
   }
   if (!world_.peers_changed->exchange(false, std::memory_order_acquire)) return;
   for (int local = 0; local < world_.layout.local_size; ++local) {
@@ -37,27 +38,37 @@ void Engine::NoticeChanges() {
     while (std::ranges::count_if(world_.polled, [](transport::Pair* pair) { return pair->Poll(); }) > 0) {
     }
     const Rank blamed = world_.window->blamed(local);
-    MarkLeft(rank, blamed >= 0 && blamed < world_.layout.size ? blamed : rank);
+    MarkLeft(rank, blamed >= 0 && blamed < world_.layout.size ? blamed : rank, world_.window->reason(local));
   }
 }
 
-void Engine::MarkLeft(Rank rank, Rank blamed) {
+void Engine::MarkLeft(Rank rank, Rank blamed, const std::string& reason) {
   if (!left_.insert(rank).second || phase_.load(std::memory_order_relaxed) != Phase::kWorking) return;
   Rank nobody = -1;
-  first_left_.compare_exchange_strong(nobody, blamed);
+  if (first_left_.compare_exchange_strong(nobody, blamed)) first_left_reason_ = reason;
   for (const auto& set : sets_) {
-    if (set->included() && set->MemberOf(rank) >= 0) set->OnLeft(set->MemberOf(rank), LeftError(blamed));
+    if (set->included() && set->MemberOf(rank) >= 0) set->OnLeft(set->MemberOf(rank), LeftError(blamed, reason));
   }
 }
 
-Error Engine::LeftError(Rank rank) const {
-  return {
-      Code::kUnknown,
-      fmt::format(
-          "Horovod has been shut down: rank {} left (host {}, pid {}); it called hvd.shutdown() or ended its script "
-          "before this operation",
-          rank, world_.ranks[rank].hostname, world_.ranks[rank].pid),
-      rank};
+Error Engine::LeftError(Rank rank, const std::string& reason) const {
+  std::string text = fmt::format(
+      "Horovod has been shut down: rank {} left (host {}, pid {}); it called hvd.shutdown() or ended its script before "
+      "this operation",
+      rank, world_.ranks[rank].hostname, world_.ranks[rank].pid);
+  if (!reason.empty()) text += fmt::format(". Its last error: {}", Cut(reason, transport::kMaxReasonBytes));
+  return {Code::kUnknown, std::move(text), rank};
+}
+
+std::string Engine::DescribeLeaving() const {
+  std::string pending;
+  for (const auto& set : sets_) {
+    if (pending.empty()) pending = set->DescribeInFlight();
+  }
+  std::string text = "it called hvd.shutdown() or ended its script";
+  if (!pending.empty()) text += fmt::format(" before {} was over", Cut(pending, transport::kMaxReasonBytes / 4));
+  if (!last_error_.empty()) text += ". Its last error: " + last_error_;
+  return text;
 }
 
 bool Engine::ReachedByRing(Rank rank) const {
@@ -71,7 +82,8 @@ void Engine::OnPairClosed(Rank rank, const Error& error) {
   Revoke({Cause::kDied, rank, 0, world_.ranks[rank].pid}, error.message);
 }
 
-void Engine::Revoke(const Cause& cause, const std::string& text) {
+void Engine::Revoke(const Cause& cause, std::string reason) {
+  reason = Cut(reason, transport::kMaxReasonBytes);
   Phase working = Phase::kWorking;
   {
     std::lock_guard lock(cause_mutex_);
@@ -80,19 +92,22 @@ void Engine::Revoke(const Cause& cause, const std::string& text) {
       if (in_flight_at_end_.empty()) in_flight_at_end_ = set->DescribeInFlight();
     }
     cause_ = cause;
-    cause_text_ = text;
+    reason_ = reason;
   }
   if (!phase_.compare_exchange_strong(working, Phase::kRevoking)) return;
   revoking_since_ = world_.loop->Now();
   if (world_.window != nullptr) {
-    world_.window->Revoke(cause);
+    world_.window->Revoke(cause, reason);
     // Somebody else may have been first; its cause is everybody's.
     std::lock_guard lock(cause_mutex_);
     cause_ = world_.window->cause();
-    if (cause_.rank != cause.rank) cause_text_.clear();
+    if (std::string first = world_.window->cause_reason(); !first.empty()) {
+      reason_ = std::move(first);
+    } else if (cause_.rank != cause.rank) {
+      reason_.clear();
+    }
   }
-  const wire::Bytes message =
-      wire::Encode(wire::Revoke{cause_.kind, cause_.rank, cause_.detail, cause_.pid, cause_text_});
+  const wire::Bytes message = wire::Encode(wire::Revoke{cause_.kind, cause_.rank, cause_.detail, cause_.pid, reason_});
   for (Rank rank = 0; rank < world_.layout.size; ++rank) {
     const bool remote =
         world_.layout.host_of[rank] != world_.layout.host_of[world_.layout.rank] || world_.window == nullptr;
@@ -154,7 +169,7 @@ Error Engine::DescribeCause() const {
     default:
       what = fmt::format("{} died", who);
   }
-  if (!cause_text_.empty()) what += ": " + cause_text_;
+  if (!reason_.empty()) what += ": " + reason_;
   const std::string during = in_flight_at_end_.empty() ? std::string() : " during " + in_flight_at_end_;
   return {Code::kUnknown,
           fmt::format("Horovod has been shut down: {}{} [generation {}]", what, during, world_.generation), rank};
@@ -193,14 +208,16 @@ void Engine::Shutdown() {
     DrainInbox();
     const Error error{Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called on this rank"};
     if (pending_.load(std::memory_order_relaxed) > 0 && phase_ == Phase::kWorking) {
-      Revoke({Cause::kLeft, world_.layout.rank, 0, static_cast<int32_t>(getpid())}, {});
+      Revoke({Cause::kLeft, world_.layout.rank, 0, static_cast<int32_t>(getpid())}, DescribeLeaving());
     }
     while (phase_ == Phase::kRevoking && world_.loop->Now() < limit + Seconds(options_.config.heartbeat_timeout_s)) {
       Progress();
       sched_yield();
     }
-    const Rank blamed = first_left_.load() >= 0 ? first_left_.load() : world_.layout.rank;
-    const wire::Bytes goodbye = wire::Encode(wire::Goodbye{blamed, true});
+    const Rank first_left = first_left_.load(std::memory_order_relaxed);
+    const Rank blamed = first_left >= 0 ? first_left : world_.layout.rank;
+    const std::string reason(Cut(first_left >= 0 ? first_left_reason_ : last_error_, transport::kMaxReasonBytes));
+    const wire::Bytes goodbye = wire::Encode(wire::Goodbye{blamed, true, reason});
     for (Rank rank = 0; rank < world_.layout.size; ++rank) {
       if (world_.pairs.empty() || world_.pairs[rank] == nullptr) continue;
       if (ReachedByRing(rank)) continue;
@@ -214,12 +231,17 @@ void Engine::Shutdown() {
     // Closed connections drain while somebody turns the loop; without that the kernel would drop what peers still need.
     const Time drained = world_.loop->Now() + Seconds(2);
     while (world_.loop->watched() > 0 && world_.loop->Now() < drained) world_.loop->Turn(std::chrono::milliseconds(10));
-    if (world_.window != nullptr && blamed != world_.layout.rank) world_.window->Blame(blamed);
-    if (world_.window != nullptr) world_.window->SayGoodbye();
+    if (world_.window != nullptr) {
+      world_.window->Blame(blamed, reason);
+      world_.window->SayGoodbye();
+    }
     GiveToken();
   }
 }
 
-Engine::~Engine() { Shutdown(); }
+Engine::~Engine() {
+  Shutdown();
+  completer_.Stop();  // its jobs use what is below it in the class
+}
 
 }  // namespace hvd::engine

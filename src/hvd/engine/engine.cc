@@ -203,12 +203,25 @@ void Engine::Complete(Operation* op, Error error) {
   pending_.fetch_sub(1, std::memory_order_relaxed);
   if (op->pinned_input) transport::shm::Arena::Process().Release(op->input);
   if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
-  if (op->detached) return registry_.Drop(op);
+  if (op->detached.load(std::memory_order_relaxed)) return registry_.Drop(op);
+  if (error.code != Code::kOk || !last_error_.empty()) last_error_ = error.message;
   if (error.code != Code::kOk && op->engine_owned) {
     FreeShared(std::exchange(op->output, nullptr));
     op->engine_owned = false;
   }
   op->error = std::move(error);
+  if (!LeaveToAlloc(op)) Announce(op);
+}
+
+bool Engine::LeaveToAlloc(Operation* op) {
+  using Alloc = Operation::Alloc;
+  Alloc asked = Alloc::kAsked;
+  if (op->allocated.compare_exchange_strong(asked, Alloc::kDropped, std::memory_order_acq_rel)) return false;
+  Alloc running = Alloc::kRunning;
+  return op->allocated.compare_exchange_strong(running, Alloc::kOrphaned, std::memory_order_acq_rel);
+}
+
+void Engine::Announce(Operation* op) {
   const bool calls_back = op->done != nullptr;
   if (calls_back) op->owners.fetch_add(1, std::memory_order_relaxed);
   op->over.store(true, std::memory_order_seq_cst);
@@ -217,7 +230,7 @@ void Engine::Complete(Operation* op, Error error) {
     wait_changed_.notify_all();
   }
   if (calls_back) {
-    completer_.Post([this, op] {
+    completer_.Post(Completer::Kind::kDone, [this, op] {
       op->done(op->handle, op->error.code == Code::kOk ? nullptr : &op->error);
       op->done = nullptr;
       registry_.Drop(op);
@@ -228,13 +241,23 @@ void Engine::Complete(Operation* op, Error error) {
 
 void Engine::AskForMemory(Operation* op, size_t bytes) {
   op->owners.fetch_add(1, std::memory_order_relaxed);
-  completer_.Post([this, op, bytes] {
-    // The token holder takes the answer; an operation that failed meanwhile is its caller's business already.
-    if (!op->over.load(std::memory_order_acquire)) op->alloc_answer = op->alloc(bytes, op->output_shape);
-    op->allocated.store(2, std::memory_order_release);
-    world_.loop->Wake();
+  completer_.Post(Completer::Kind::kAlloc, [this, op, bytes] {
+    using Alloc = Operation::Alloc;
+    Alloc asked = Alloc::kAsked;
+    if (op->allocated.compare_exchange_strong(asked, Alloc::kRunning, std::memory_order_acq_rel)) {
+      op->alloc_answer = op->alloc(bytes, op->output_shape);
+      Alloc running = Alloc::kRunning;
+      // The token holder takes the answer, unless the operation failed meanwhile.
+      if (!op->allocated.compare_exchange_strong(running, Alloc::kAnswered, std::memory_order_acq_rel)) Announce(op);
+      world_.loop->Wake();
+    }
     registry_.Drop(op);
   });
+  // A completion callback that waits for the token runs this job itself.
+  if (op_waiters_.load(std::memory_order_seq_cst) > 0) {
+    std::lock_guard lock(wait_mutex_);
+    wait_changed_.notify_all();
+  }
 }
 
 }  // namespace hvd::engine

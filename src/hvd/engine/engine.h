@@ -68,9 +68,8 @@ class Engine final : public SetHost {
   Operation* Find(Handle handle) { return registry_.Acquire(handle); }
   void Release(Operation* op) { registry_.Drop(op); }
   bool Forget(Handle handle) { return registry_.Forget(handle); }
-  uint64_t Prepare(int process_set, controller::Request request) {
-    return registry_.Prepare(process_set, std::move(request));
-  }
+  // Equal requests have equal ids.
+  Result<uint64_t> Prepare(int process_set, controller::Request request);
   const Registry::Prepared* FindPrepared(uint64_t id) { return registry_.FindPrepared(id); }
 
   // kOk while operations can succeed; else the first cause.
@@ -87,6 +86,7 @@ class Engine final : public SetHost {
   Engine(World world, Options options);
   Status CreateSets();
   Status Validate(const Submission& submission) const;
+  Status ValidateRequest(int process_set, const controller::Request& request) const;
   Result<Operation*> Enter(Submission submission);
   // For whoever holds the token.
   void LeaveInInbox(Operation* op);
@@ -96,6 +96,10 @@ class Engine final : public SetHost {
   void SendControl(Rank rank, std::span<const std::byte> message) override;
   void AskForMemory(Operation* op, size_t bytes) override;
   void GiveUp(Error error) override;
+  // Whether the caller's alloc function is running: then the operation is over when that has returned.
+  bool LeaveToAlloc(Operation* op);
+  // Tells whoever waits that the operation is over.
+  void Announce(Operation* op);
 
   // Turning; all OnLoop.
   bool Progress();
@@ -108,6 +112,8 @@ class Engine final : public SetHost {
 
   // The token.
   bool TryToken();
+  // For whom waits for the token or for an operation; false if the time came.
+  bool WaitForChange(std::unique_lock<std::mutex>& lock, Time until);
   bool TakeToken(const Operation* op, Time until);
   void GiveToken();
   void ThreadMain();
@@ -118,12 +124,15 @@ class Engine final : public SetHost {
   // The end of a generation; all OnLoop. See end.cc.
   void NoticeChanges();
   void OnPairClosed(Rank rank, const Error& error);
-  void Revoke(const transport::Cause& cause, const std::string& text);
+  // `reason`: what is known beyond the cause; goes to all peers, cut to a bounded length.
+  void Revoke(const transport::Cause& cause, std::string reason);
   bool FinishRevocation();
   Error DescribeCause() const;
-  Error LeftError(Rank rank) const;
-  // `blamed`: for whose sake it left; itself if nobody's.
-  void MarkLeft(Rank rank, Rank blamed);
+  // What this rank's leaving does to what is in flight, and the last error of an operation, in words.
+  std::string DescribeLeaving() const;
+  Error LeftError(Rank rank, const std::string& reason) const;
+  // `blamed`: for whose sake it left; itself if nobody's. `reason`: what that one had to say.
+  void MarkLeft(Rank rank, Rank blamed, const std::string& reason);
   friend class Liveness;
 
   World world_;
@@ -140,7 +149,7 @@ class Engine final : public SetHost {
   std::vector<Operation*> timed_;
   std::atomic<int> pending_{0};
 
-  std::mutex local_token_;  // where there is no window
+  std::mutex local_token_;  // where there is no window, or this rank is fenced
   std::mutex wait_mutex_;
   std::condition_variable wait_changed_;
   std::atomic<int> callers_waiting_{0};
@@ -158,9 +167,11 @@ class Engine final : public SetHost {
   std::string in_flight_at_end_;
   mutable std::mutex cause_mutex_;
   transport::Cause cause_;
-  std::string cause_text_;
+  std::string reason_;
   std::set<Rank> left_;
   std::atomic<Rank> first_left_{-1};
+  std::string first_left_reason_;
+  std::string last_error_;  // of this rank's last operation; empty if that went well. OnLoop
   std::set<Rank> killed_;
   LiveCounters counters_;
   std::atomic<bool> shut_down_{false};

@@ -6,13 +6,14 @@
 
 namespace hvd::engine {
 
-std::byte* AllocateShared(size_t bytes, bool or_plain) {
-  const size_t wanted = bytes > 0 ? bytes : 1;
-  auto memory = transport::shm::Arena::Process().Allocate(wanted);
-  if (memory) return *memory;
-  if (!or_plain) return nullptr;
+Result<std::byte*> AllocateShared(size_t bytes) {
+  return transport::shm::Arena::Process().Allocate(bytes > 0 ? bytes : 1);
+}
+
+std::byte* AllocateOutput(size_t bytes) {
+  if (auto memory = AllocateShared(bytes); memory) return *memory;
   void* plain = nullptr;
-  if (posix_memalign(&plain, 64, wanted) != 0) return nullptr;
+  if (posix_memalign(&plain, 64, bytes > 0 ? bytes : 1) != 0) return nullptr;
   return static_cast<std::byte*>(plain);
 }
 

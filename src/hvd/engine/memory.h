@@ -26,9 +26,11 @@ class ArenaMemory final : public comm::host::StagingSource {
   transport::shm::Arena* arena_;
 };
 
-// Memory of outputs that the engine owns and of hvd_alloc: arena memory, or plain memory where the arena is exhausted.
-// FreeShared takes both, and nullptr.
-std::byte* AllocateShared(size_t bytes, bool or_plain);
+// Memory of hvd_alloc: of the arena. The error says whether it is full or this is a forked child.
+Result<std::byte*> AllocateShared(size_t bytes);
+// Memory of outputs that the engine owns: of the arena, or plain where that is exhausted. nullptr: there is none.
+std::byte* AllocateOutput(size_t bytes);
+// Takes memory of both, and nullptr.
 void FreeShared(void* memory);
 
 }  // namespace hvd::engine

@@ -35,6 +35,16 @@ struct Operation {
     kOver,
   };
 
+  // The alloc function, and who ends an operation that fails meanwhile.
+  enum class Alloc : uint8_t {
+    kNone,      // not asked
+    kAsked,     // queued
+    kRunning,   // called, has not returned: memory that the caller lent it is in use
+    kAnswered,  // alloc_answer has what it gave
+    kDropped,   // failed before it was called: it never is
+    kOrphaned,  // failed while it runs: over when it returns
+  };
+
   // What was asked for.
   controller::Request request;
   ProcessSet* set = nullptr;
@@ -52,11 +62,12 @@ struct Operation {
   // How far it is.
   State state = State::kSubmitted;
   comm::Work work;
-  uint64_t uid = 0;       // of the plan that was announced or said ready for
-  bool detached = false;  // timed out: runs on with a copy of its input, for the others' sake
+  uint64_t uid = 0;  // of the plan that was announced or said ready for
+  // Timed out: runs on with a copy of its input, for the others' sake. Read by submitters of the same name, too.
+  std::atomic<bool> detached{false};
   std::vector<std::byte> snapshot;
   void* alloc_answer = nullptr;
-  std::atomic<int> allocated{0};  // 0: not asked, 1: asked, 2: answered. Written by the completion thread, too
+  std::atomic<Alloc> allocated{Alloc::kNone};  // written by the completion thread, too
 
   // What came out. Written before `over` is set, then read by anybody.
   Handle handle = 0;
@@ -66,6 +77,11 @@ struct Operation {
   std::atomic<bool> over{false};
   bool pinned_input = false;
   bool pinned_output = false;
+
+  bool waits_for_memory() const {
+    const Alloc now = allocated.load(std::memory_order_acquire);
+    return now == Alloc::kAsked || now == Alloc::kRunning;
+  }
 
   // Owners: the handle, the engine until completion, a queued callback. The last one recycles it.
   std::atomic<int> owners{0};

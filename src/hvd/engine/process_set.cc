@@ -114,7 +114,7 @@ bool ProcessSet::PrepareGather(Operation* op, const std::vector<int64_t>& first_
   op->output_shape[0] = rows;
   const size_t bytes = static_cast<size_t>(rows) * row;
   op->work.gather_to = nullptr;
-  if (op->detached) return true;
+  if (op->detached.load(std::memory_order_relaxed)) return true;
   if (op->output_given) {
     if (op->output_bytes == bytes) {
       op->work.gather_to = op->output;
@@ -129,12 +129,12 @@ bool ProcessSet::PrepareGather(Operation* op, const std::vector<int64_t>& first_
   }
   op->output_bytes = bytes;
   if (op->alloc != nullptr) {
-    op->allocated.store(1, std::memory_order_relaxed);
+    op->allocated.store(Operation::Alloc::kAsked, std::memory_order_relaxed);
     op->state = State::kAllocating;
     options_.host->AskForMemory(op, bytes);
     return false;
   }
-  op->output = op->work.gather_to = AllocateShared(bytes, true);
+  op->output = op->work.gather_to = AllocateOutput(bytes);
   op->engine_owned = op->output != nullptr;
   if (op->output == nullptr)
     op->error = {Code::kResourceExhausted, fmt::format("no memory for an output of {} bytes", bytes)};
@@ -165,7 +165,7 @@ bool ProcessSet::Step() {
 bool ProcessSet::StepAllocating() {
   for (size_t i = 0; i < allocating_.size(); ++i) {
     Operation* op = allocating_[i].ops[0];
-    if (op->allocated.load(std::memory_order_acquire) != 2) continue;
+    if (op->waits_for_memory()) continue;
     TakeMemory(op);
     Running running = std::move(allocating_[i]);
     allocating_.erase(allocating_.begin() + static_cast<ptrdiff_t>(i));

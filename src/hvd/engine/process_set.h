@@ -51,7 +51,7 @@ class SetHost {
   // The operation is over; `error` with kOk means success.
   virtual void Complete(Operation* op, Error error) = 0;
   virtual void SendControl(Rank rank, std::span<const std::byte> message) = 0;
-  // Has the operation's alloc function called elsewhere; op->allocated turns 2 when it returned.
+  // Has the operation's alloc function called elsewhere; op->allocated turns kAnswered when it returned.
   virtual void AskForMemory(Operation* op, size_t bytes) = 0;
   // This rank cannot go on (no memory for what all agreed to do).
   virtual void GiveUp(Error error) = 0;

@@ -11,7 +11,7 @@ using State = Operation::State;
 
 bool ProcessSet::Detach(Operation* op) {
   if (op->state != State::kAnnounced && op->state != State::kSent) return false;
-  op->detached = true;
+  op->detached.store(true, std::memory_order_relaxed);
   op->snapshot.assign(op->input, op->input + op->input_bytes);
   if (!op->work.payload.pieces().empty()) {
     op->work.payload.Clear();

@@ -139,10 +139,12 @@ void ProcessSet::Execute(const LogEntry& entry) {
 bool ProcessSet::StartQueued() {
   bool moved = false;
   // Strictly in log order: staging areas are taken in that order on every rank.
-  while (!queued_.empty() && queued_.front().ops[0]->allocated.load(std::memory_order_acquire) != 1) {
+  while (!queued_.empty() && !queued_.front().ops[0]->waits_for_memory()) {
     Running running = std::move(queued_.front());
     queued_.pop_front();
-    if (running.ops[0]->allocated.load(std::memory_order_relaxed) == 2) TakeMemory(running.ops[0]);
+    if (running.ops[0]->allocated.load(std::memory_order_relaxed) == Operation::Alloc::kAnswered) {
+      TakeMemory(running.ops[0]);
+    }
     const comm::Work* work = running.fused != nullptr ? running.fused.get() : &running.ops[0]->work;
     for (Operation* op : running.ops) op->state = State::kRunning;
     running.machine = options_.log->Start(running.position, work);

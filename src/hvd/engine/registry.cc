@@ -37,13 +37,13 @@ Status Registry::Enter(Operation* op) {
   Names& names = names_[op->set];
   auto found = names.find(std::string_view(op->request.name));
   if (found != names.end() && found->second->in_flight != nullptr) {
-    const Operation* other = found->second->in_flight;
+    const bool late = found->second->in_flight->detached.load(std::memory_order_relaxed);
     return Fail(
         Code::kInvalidArgument,
         "Requested to {} a tensor with the same name as another tensor that is currently being processed: '{}'{}. "
         "Wait for that operation or give every tensor its own name.",
         NameOf(op->request.signature.op), op->request.name,
-        other->detached ? " (an earlier submission timed out, and other ranks have still not submitted theirs)" : "");
+        late ? " (an earlier submission timed out, and other ranks have still not submitted theirs)" : "");
   }
   HVD_RETURN_IF_ERROR(CheckBuffer(*op, op->output, op->output_bytes, true));
   if (op->input != op->output) HVD_RETURN_IF_ERROR(CheckBuffer(*op, op->input, op->input_bytes, false));
@@ -130,9 +130,9 @@ void Registry::Drop(Operation* op) {
   op->work.member_bytes.clear();
   op->work.gather_to = nullptr;
   op->uid = 0;
-  op->detached = false;
+  op->detached.store(false, std::memory_order_relaxed);
   op->snapshot = {};
-  op->allocated.store(0, std::memory_order_relaxed);
+  op->allocated.store(Operation::Alloc::kNone, std::memory_order_relaxed);
   op->alloc_answer = nullptr;
   op->output_shape.clear();
   op->engine_owned = false;
@@ -145,8 +145,15 @@ void Registry::Drop(Operation* op) {
 
 uint64_t Registry::Prepare(int process_set, controller::Request request) {
   std::lock_guard lock(mutex_);
+  const auto id = [this](size_t index) { return (static_cast<uint64_t>(stamp_) << 32) | (index + 1); };
+  const auto [first, last] = prepared_by_name_.equal_range(request.name);
+  for (auto at = first; at != last; ++at) {
+    const Prepared& known = *prepared_[at->second];
+    if (known.process_set == process_set && known.request == request) return id(at->second);
+  }
+  prepared_by_name_.emplace(request.name, prepared_.size());
   prepared_.push_back(std::make_unique<Prepared>(Prepared{process_set, std::move(request)}));
-  return (static_cast<uint64_t>(stamp_) << 32) | prepared_.size();
+  return id(prepared_.size() - 1);
 }
 
 const Registry::Prepared* Registry::FindPrepared(uint64_t id) {

@@ -45,7 +45,7 @@ class Registry {
   bool Forget(Handle handle);
   void Drop(Operation* op);
 
-  // Ids for callers that repeat the same request.
+  // Ids for callers that repeat the same request; equal ones get the same id.
   uint64_t Prepare(int process_set, controller::Request request);
   // nullptr: no such id. Valid until the registry ends.
   struct Prepared {
@@ -78,6 +78,7 @@ class Registry {
   std::vector<Use> uses_;
   std::unordered_map<Handle, Operation*> handles_;
   std::vector<std::unique_ptr<Prepared>> prepared_;
+  std::unordered_multimap<std::string, size_t> prepared_by_name_;  // indices into prepared_
   uint32_t next_handle_ = 1;
 };
 

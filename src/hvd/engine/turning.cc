@@ -31,15 +31,35 @@ constexpr int kYields = 40;
 
 }  // namespace
 
-bool Engine::TryToken() { return world_.window != nullptr ? world_.window->TryLockToken() : local_token_.try_lock(); }
+bool Engine::TryToken() {
+  if (world_.window == nullptr) return local_token_.try_lock();
+  if (world_.window->TryLockToken()) return true;
+  // Fenced by its peers: it may move nothing any more, but those who wait here must get their errors.
+  if (!world_.window->fenced() || !local_token_.try_lock()) return false;
+  const bool known = world_.window->revoked();
+  Revoke(known ? world_.window->cause() : transport::Cause{transport::Cause::kSilent, world_.layout.rank, 0, 0}, {});
+  return true;
+}
 
 void Engine::GiveToken() {
-  world_.window != nullptr ? world_.window->UnlockToken() : local_token_.unlock();
+  // Nobody can fence this rank while it has the window's token, so this gives back what was taken.
+  world_.window != nullptr && !world_.window->fenced() ? world_.window->UnlockToken() : local_token_.unlock();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (callers_waiting_.load(std::memory_order_relaxed) > 0 || thread_waiting_.load(std::memory_order_relaxed)) {
     std::lock_guard lock(wait_mutex_);
     wait_changed_.notify_all();
   }
+}
+
+bool Engine::WaitForChange(std::unique_lock<std::mutex>& lock, Time until) {
+  // Peers that gave this rank up fence it without a word: look again soon.
+  const bool condemned = world_.window != nullptr && world_.window->condemned();
+  const Time wake = condemned ? std::min(until, world_.loop->Now() + std::chrono::milliseconds(1)) : until;
+  if (wake == Time::max()) {
+    wait_changed_.wait(lock);
+    return true;
+  }
+  return wait_changed_.wait_until(lock, wake) != std::cv_status::timeout || wake < until;
 }
 
 bool Engine::TakeToken(const Operation* op, Time until) {
@@ -49,14 +69,11 @@ bool Engine::TakeToken(const Operation* op, Time until) {
   world_.loop->Wake();  // the engine's thread may be asleep with the token
   std::unique_lock lock(wait_mutex_);
   bool taken = false;
+  const bool completes = completer_.OnThisThread();
   // While the engine ends, the one that ends it has the token, and every operation gets its error.
-  while (!op->over.load(std::memory_order_acquire) &&
+  while (!op->over.load(std::memory_order_acquire) && !(completes && completer_.has_allocs()) &&
          !(!stopping_.load(std::memory_order_acquire) && (taken = TryToken()))) {
-    if (until == Time::max()) {
-      wait_changed_.wait(lock);
-    } else if (wait_changed_.wait_until(lock, until) == std::cv_status::timeout) {
-      break;
-    }
+    if (!WaitForChange(lock, until)) break;
   }
   op_waiters_.fetch_sub(1, std::memory_order_relaxed);
   callers_waiting_.fetch_sub(1, std::memory_order_relaxed);
@@ -65,11 +82,13 @@ bool Engine::TakeToken(const Operation* op, Time until) {
 }
 
 bool Engine::Wait(Operation* op, Time until) {
-  if (op->over.load(std::memory_order_acquire)) return true;
-  if (completer_.OnThisThread() && op->allocated.load(std::memory_order_acquire) == 1) return false;
-  while (TakeToken(op, until)) {
-    TurnUntilOver(op, until);
-    GiveToken();
+  while (!op->over.load(std::memory_order_acquire)) {
+    // On the completion thread: nobody else can, while this job waits.
+    if (completer_.OnThisThread()) completer_.RunAllocs();
+    if (TakeToken(op, until)) {
+      TurnUntilOver(op, until);
+      GiveToken();
+    }
     if (op->over.load(std::memory_order_acquire) || world_.loop->Now() >= until) break;
   }
   if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
@@ -77,14 +96,20 @@ bool Engine::Wait(Operation* op, Time until) {
 }
 
 void Engine::TurnUntilOver(Operation* op, Time until) {
+  int turns = 0;  // also those that moved something: a large operation moves for seconds
   int spins = 0;
   int yields = 0;
   ProcessSet* set = op->set;
+  const bool completes = completer_.OnThisThread();
   while (!op->over.load(std::memory_order_acquire) && !stopping_.load(std::memory_order_relaxed)) {
-    bool moved = phase_.load(std::memory_order_relaxed) == Phase::kWorking && set->Step();
+    const bool working = phase_.load(std::memory_order_relaxed) == Phase::kWorking;
+    bool moved = working && set->Step();
     if (op->over.load(std::memory_order_acquire)) break;
-    if (spins % kLookAround == kLookAround - 1) moved |= Progress();
+    const bool revoked = working && world_.window != nullptr && world_.window->revoked();
+    if (revoked || ++turns % kLookAround == 0) moved |= Progress();
+    if (completes && completer_.has_allocs()) break;
     if (moved) {
+      if (until != Time::max() && world_.loop->Now() >= until) return;
       spins = yields = 0;
       continue;
     }
@@ -143,7 +168,7 @@ bool Engine::Progress() {
 bool Engine::ExpireOperations(Time now) {
   std::vector<Operation*> expired;
   for (Operation* op : timed_) {
-    if (op->deadline <= now && !op->detached) expired.push_back(op);
+    if (op->deadline <= now && !op->detached.load(std::memory_order_relaxed)) expired.push_back(op);
   }
   for (Operation* op : expired) {
     const std::vector<Rank> missing = op->set->MissingFor(*op);
@@ -160,10 +185,11 @@ bool Engine::ExpireOperations(Time now) {
                     "may use the name again after that.",
                     NameOf(op->request.signature.op), op->request.name, who),
         missing.empty() ? -1 : missing[0]};
+    last_error_ = op->error.message;
     op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one
     if (op->done != nullptr) {
       op->owners.fetch_add(1, std::memory_order_relaxed);
-      completer_.Post([this, op] {
+      completer_.Post(Completer::Kind::kDone, [this, op] {
         op->done(op->handle, &op->error);
         registry_.Drop(op);
       });
@@ -198,7 +224,7 @@ void Engine::ThreadMain() {
       bool taken = false;
       while (!stopping_.load(std::memory_order_acquire) &&
              !(callers_waiting_.load(std::memory_order_seq_cst) == 0 && (taken = TryToken()))) {
-        wait_changed_.wait(lock);
+        WaitForChange(lock, Time::max());
       }
       thread_waiting_.store(false, std::memory_order_relaxed);
       if (!taken) continue;

@@ -48,20 +48,40 @@ Status CheckReduction(const wire::Signature& signature, const std::string& name)
 
 }  // namespace
 
+Status Engine::ValidateRequest(int process_set, const controller::Request& request) const {
+  const wire::Signature& signature = request.signature;
+  const std::string_view title = Title(signature.op);
+  if (process_set < 0 || process_set >= static_cast<int>(sets_.size())) {
+    return Fail(Code::kInvalidArgument, "{}: Process set provided does not exist: {} (there are 0 to {})", title,
+                process_set, sets_.size() - 1);
+  }
+  const ProcessSet& set = *sets_[process_set];
+  if (!set.included()) {
+    return Fail(Code::kInvalidArgument, "{}: Rank {} is not a member of the provided process set {} (ranks {})", title,
+                world_.layout.rank, process_set, fmt::join(set.ranks(), ", "));
+  }
+  HVD_RETURN_IF_ERROR(wire::Check(request));
+  if (signature.op == OpKind::kAllreduce) HVD_RETURN_IF_ERROR(CheckReduction(signature, request.name));
+  if (signature.op == OpKind::kBroadcast && set.MemberOf(signature.root) < 0) {
+    return Fail(Code::kInvalidArgument, "Broadcast '{}': invalid root rank {}: process set {} has ranks {}",
+                request.name, signature.root, process_set, fmt::join(set.ranks(), ", "));
+  }
+  const bool known = signature.op == OpKind::kAllreduce || signature.op == OpKind::kAllgather ||
+                     signature.op == OpKind::kBroadcast || signature.op == OpKind::kBarrier;
+  if (!known) return Fail(Code::kUnimplemented, "{} is not available yet", title);
+  return {};
+}
+
+Result<uint64_t> Engine::Prepare(int process_set, controller::Request request) {
+  HVD_RETURN_IF_ERROR(ValidateRequest(process_set, request));
+  return registry_.Prepare(process_set, std::move(request));
+}
+
 Status Engine::Validate(const Submission& submission) const {
+  HVD_RETURN_IF_ERROR(ValidateRequest(submission.process_set, submission.request));
   const wire::Signature& signature = submission.request.signature;
   const std::string& name = submission.request.name;
   const std::string_view title = Title(signature.op);
-  if (submission.process_set < 0 || submission.process_set >= static_cast<int>(sets_.size())) {
-    return Fail(Code::kInvalidArgument, "{}: Process set provided does not exist: {} (there are 0 to {})", title,
-                submission.process_set, sets_.size() - 1);
-  }
-  const ProcessSet& set = *sets_[submission.process_set];
-  if (!set.included()) {
-    return Fail(Code::kInvalidArgument, "{}: Rank {} is not a member of the provided process set {} (ranks {})", title,
-                world_.layout.rank, submission.process_set, fmt::join(set.ranks(), ", "));
-  }
-  HVD_RETURN_IF_ERROR(wire::Check(submission.request));
   if (signature.op == OpKind::kBarrier) return {};
   const auto bytes = static_cast<uint64_t>(ElementCount(signature.shape)) * SizeOf(signature.dtype);
   if (submission.input_bytes != bytes) {
@@ -77,20 +97,12 @@ Status Engine::Validate(const Submission& submission) const {
     return Fail(Code::kInvalidArgument,
                 "{} '{}': input and output overlap: give the same buffer for both, or separate ones", title, name);
   }
-  if (signature.op == OpKind::kAllreduce) HVD_RETURN_IF_ERROR(CheckReduction(signature, name));
-  if (signature.op == OpKind::kBroadcast && set.MemberOf(signature.root) < 0) {
-    return Fail(Code::kInvalidArgument, "Broadcast '{}': invalid root rank {}: process set {} has ranks {}", name,
-                signature.root, submission.process_set, fmt::join(set.ranks(), ", "));
-  }
-  if (signature.op == OpKind::kAllreduce || signature.op == OpKind::kBroadcast) {
-    if (submission.output_bytes != bytes || (bytes > 0 && submission.output == nullptr)) {
-      return Fail(Code::kInvalidArgument, "{} '{}': the output has {} bytes, but {} are needed", title, name,
-                  submission.output_bytes, bytes);
-    }
-    return {};
-  }
   if (signature.op == OpKind::kAllgather) return {};
-  return Fail(Code::kUnimplemented, "{} is not available yet", title);
+  if (submission.output_bytes != bytes || (bytes > 0 && submission.output == nullptr)) {
+    return Fail(Code::kInvalidArgument, "{} '{}': the output has {} bytes, but {} are needed", title, name,
+                submission.output_bytes, bytes);
+  }
+  return {};
 }
 
 }  // namespace hvd::engine

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "hvd/base/result.h"
 #include "hvd/base/types.h"
@@ -26,6 +27,9 @@ struct Cause {
   int32_t detail = 0;  // signal number for kSignal
   int32_t pid = 0;
 };
+
+// Most bytes of the text that goes with a cause or a goodbye; longer ones are cut.
+inline constexpr size_t kMaxReasonBytes = 512;
 
 enum class PeerState : uint32_t { kAlive = 0, kLeft = 1, kDead = 2 };
 
@@ -60,8 +64,10 @@ class Window {
   // Not 0 once the generation is revoked: some local rank died, was fenced or the job was stopped. One relaxed load.
   virtual bool revoked() const = 0;
   virtual Cause cause() const = 0;
-  // First caller's cause wins. Wakes every local rank.
-  virtual void Revoke(const Cause& cause) = 0;
+  // What its writer had to say about the cause; may be empty.
+  virtual std::string cause_reason() const = 0;
+  // First caller's cause and reason win. Wakes every local rank. One thread at a time.
+  virtual void Revoke(const Cause& cause, std::string_view reason = {}) = 0;
   // Says that this rank writes to no peer's memory any more in this generation.
   virtual void SetQuiesced() = 0;
   // Whether `local` is quiesced, has left, or is dead and fenced: it can store into nobody's memory any more.
@@ -70,10 +76,12 @@ class Window {
   virtual void Kill(int local) = 0;
   // Clean goodbye: peers see kLeft. Nothing of this rank is needed by anybody after that.
   virtual void SayGoodbye() = 0;
-  // A rank that leaves because of another one says so before its goodbye, and is not blamed for leaving. blamed(local)
-  // is -1 for a rank that left by itself.
-  virtual void Blame(Rank rank) = 0;
+  // A rank that leaves because of another one says so before its goodbye, and is not blamed for leaving; and what it
+  // knows about the reason. blamed(local) is -1 for a rank that blamed nobody. A rank has one reason: the first that it
+  // gave here or to Revoke.
+  virtual void Blame(Rank rank, std::string_view reason = {}) = 0;
   virtual Rank blamed(int local) const = 0;
+  virtual std::string reason(int local) const = 0;
   // A number that the peer's loop increments whenever it turns; for liveness probes. Beat() is the owner's side.
   virtual uint64_t beat(int local) const = 0;
   virtual void Beat() = 0;
@@ -84,6 +92,11 @@ class Window {
   virtual bool TryLockToken() = 0;
   virtual bool LockToken() = 0;
   virtual void UnlockToken() = 0;
+  // Whether this rank is fenced: no thread of it holds the token, none ever will, so it can store into no peer's
+  // memory.
+  virtual bool fenced() const = 0;
+  // Whether peers gave this rank up: they may be about to fence it.
+  virtual bool condemned() const = 0;
 };
 
 }  // namespace hvd::transport

@@ -32,7 +32,7 @@ class Decoder {
       case fbs::Body::Log:
         return LogBody(*control.body_as_Log());
       case fbs::Body::Goodbye:
-        return ControlMessage(Goodbye{control.body_as_Goodbye()->rank(), control.body_as_Goodbye()->clean()});
+        return GoodbyeBody(*control.body_as_Goodbye());
       case fbs::Body::Ping:
         return ControlMessage(Ping{control.body_as_Ping()->number()});
       case fbs::Body::Pong:
@@ -171,6 +171,12 @@ class Decoder {
         HVD_RETURN_IF_ERROR(ReadEntry(*entry, out.entries.emplace_back()));
       }
     }
+    return ControlMessage(std::move(out));
+  }
+
+  Result<ControlMessage> GoodbyeBody(const fbs::Goodbye& in) {
+    Goodbye out{in.rank(), in.clean(), {}};
+    HVD_ASSIGN_OR_RETURN(out.text, Text(in.text(), kMaxTextBytes));
     return ControlMessage(std::move(out));
   }
 

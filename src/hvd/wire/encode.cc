@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "hvd/base/text.h"
 #include "hvd/wire/control.h"
 #include "hvd/wire/control_generated.h"
 #include "hvd/wire/ready_frame.h"
@@ -19,14 +20,6 @@ struct Encoded {
   fbs::Body type;
   Offset<void> body;
 };
-
-// Cuts at a character's start, so that UTF-8 stays UTF-8.
-std::string_view Cut(std::string_view text) {
-  if (text.size() <= kMaxTextBytes) return text;
-  size_t end = kMaxTextBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
 
 Offset<flatbuffers::String> String(FlatBufferBuilder& builder, std::string_view text) {
   return builder.CreateString(text.data(), text.size());
@@ -69,7 +62,7 @@ Offset<fbs::LogEntry> Put(FlatBufferBuilder& builder, const LogEntry& entry) {
       break;
   }
   const auto name = String(builder, entry.name);
-  const auto text = String(builder, Cut(entry.error.message));
+  const auto text = String(builder, Cut(entry.error.message, kMaxTextBytes));
   const auto error = fbs::CreateError(builder, static_cast<int>(entry.error.code), text, entry.error.rank);
   return fbs::CreateLogEntry(builder, kind, 0, 0, 0, name, error);
 }
@@ -86,12 +79,13 @@ class Encoder {
   }
   Encoded operator()(const LogMessage& m) { return Log(m.set, m.first_position, m.entries); }
   Encoded operator()(const Goodbye& m) {
-    return {fbs::Body::Goodbye, fbs::CreateGoodbye(builder_, m.rank, m.clean).Union()};
+    const auto text = String(builder_, Cut(m.text, kMaxTextBytes));
+    return {fbs::Body::Goodbye, fbs::CreateGoodbye(builder_, m.rank, m.clean, text).Union()};
   }
   Encoded operator()(const Ping& m) { return {fbs::Body::Ping, fbs::CreatePing(builder_, m.number).Union()}; }
   Encoded operator()(const Pong& m) { return {fbs::Body::Pong, fbs::CreatePong(builder_, m.number).Union()}; }
   Encoded operator()(const Revoke& m) {
-    const auto text = String(builder_, Cut(m.text));
+    const auto text = String(builder_, Cut(m.text, kMaxTextBytes));
     return {fbs::Body::Revoke, fbs::CreateRevoke(builder_, m.kind, m.rank, m.detail, m.pid, text).Union()};
   }
   Encoded operator()(const ReadyMessage&) { return {}; }  // has its own frame

@@ -100,10 +100,12 @@ struct LogMessage {
   std::vector<LogEntry> entries;
 };
 
-// The sender leaves. Not clean: with operations pending, or without being asked to.
+// The sender leaves, for the sake of `rank`, its own or one that left before; `text` is what it knows about the reason.
+// Not clean: with operations pending, or without being asked to.
 struct Goodbye {
   Rank rank = -1;
   bool clean = true;
+  std::string text;
 };
 
 struct Ping {

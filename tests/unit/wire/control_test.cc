@@ -73,7 +73,7 @@ ControlMessage AnyMessage() {
       return log;
     }
     case 3:
-      return Goodbye{*rc::gen::inRange(-1, 100), *rc::gen::arbitrary<bool>()};
+      return Goodbye{*rc::gen::inRange(-1, 100), *rc::gen::arbitrary<bool>(), AnyText()};
     case 4:
       return Ping{*rc::gen::arbitrary<uint64_t>()};
     case 5:
@@ -107,7 +107,7 @@ struct EqualTo {
   }
   bool operator()(const Goodbye& a) const {
     const auto& b = std::get<Goodbye>(other);
-    return a.rank == b.rank && a.clean == b.clean;
+    return a.rank == b.rank && a.clean == b.clean && a.text == b.text;
   }
   bool operator()(const Ping& a) const { return a.number == std::get<Ping>(other).number; }
   bool operator()(const Pong& a) const { return a.number == std::get<Pong>(other).number; }

@@ -26,7 +26,6 @@ struct Meeting {
   std::span<const int> locals;  // window index of each member
   uint64_t position = 0;
   Staging staging;
-  std::byte* my_staging = nullptr;  // this rank's ring for this position, if its place is kStaged
 
   int members() const { return stream->members(); }
   int me() const { return stream->me(); }

@@ -73,7 +73,6 @@ class Stream {
 
   static uint64_t Mark(uint64_t epoch, uint64_t position) { return (epoch << 40) | (position + 1); }
   static uint64_t Count(uint64_t position, uint64_t chunks) { return ((position + 1) << 24) | chunks; }
-  static constexpr uint64_t kMaxChunks = (1 << 24) - 1;
 
  private:
   static constexpr size_t kMemberHead = 128;

@@ -38,7 +38,8 @@ class Server final : public rendezvous::Server {
   ~Server() override;
 
   std::string address() const override { return address_; }
-  Status Drain(int expected_goodbyes, Duration timeout) override;
+  Status Drain(Duration timeout) override;
+  std::string LastRefusal() const override;
 
  private:
   struct Client {
@@ -81,9 +82,11 @@ class Server final : public rendezvous::Server {
   int complaints_ = 0;
 
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable someone_left_;
-  int left_ = 0;  // under mutex_
+  // Under mutex_.
+  int here_ = 0;  // proven clients
+  std::string last_refusal_;
   std::thread thread_;
 };
 

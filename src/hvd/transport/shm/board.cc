@@ -3,23 +3,27 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+
+#include "hvd/base/text.h"
 
 namespace hvd::transport::shm {
 namespace {
 
 constexpr uint64_t kMagic = 0x31'64'72'61'6f'62'76'68;  // "hvboard1"
 
-// Cause as one word: kind 4 bits, rank + 1 20, pid 22 (the kernel's limit), detail 18.
-uint64_t Pack(const Cause& cause) {
-  const auto detail = static_cast<uint64_t>(std::clamp(cause.detail, 0, (1 << 18) - 1));
+// Cause as one word: kind 4 bits, rank + 1 20, pid 22 (the kernel's limit), detail 10, its author 8.
+uint64_t Pack(const Cause& cause, int author) {
+  static_assert(Board::kMaxRanks <= 256);
+  const auto detail = static_cast<uint64_t>(std::clamp(cause.detail, 0, (1 << 10) - 1));
   return static_cast<uint64_t>(cause.kind & 0xf) | (static_cast<uint64_t>(cause.rank + 1) & 0xfffff) << 4 |
-         (static_cast<uint64_t>(cause.pid) & 0x3fffff) << 24 | detail << 46;
+         (static_cast<uint64_t>(cause.pid) & 0x3fffff) << 24 | detail << 46 | static_cast<uint64_t>(author) << 56;
 }
 
 Cause Unpack(uint64_t word) {
   return Cause{.kind = static_cast<int32_t>(word & 0xf),
                .rank = static_cast<int32_t>(word >> 4 & 0xfffff) - 1,
-               .detail = static_cast<int32_t>(word >> 46),
+               .detail = static_cast<int32_t>(word >> 46 & 0x3ff),
                .pid = static_cast<int32_t>(word >> 24 & 0x3fffff)};
 }
 
@@ -115,9 +119,29 @@ bool Board::SetState(int local, PeerState state) {
 
 Cause Board::cause() const { return Unpack(head_->cause.load(std::memory_order_acquire)); }
 
+int Board::cause_author() const {
+  const uint64_t word = head_->cause.load(std::memory_order_acquire);
+  const int author = static_cast<int>(word >> 56);
+  return word == 0 || author >= count_ ? -1 : author;
+}
+
+void Board::SetReason(std::string_view text) {
+  Cell& mine = cell(self_);
+  if (text.empty() || mine.reason_bytes.load(std::memory_order_relaxed) != 0) return;
+  text = Cut(text, kMaxReasonBytes);
+  std::memcpy(mine.reason, text.data(), text.size());
+  mine.reason_bytes.store(static_cast<uint32_t>(text.size()), std::memory_order_release);  // pairs with reason()
+}
+
+std::string Board::reason(int local) const {
+  const Cell& its = cell(local);
+  const size_t bytes = its.reason_bytes.load(std::memory_order_acquire);
+  return {its.reason, std::min(bytes, kMaxReasonBytes)};
+}
+
 bool Board::SetCause(const Cause& cause) {
   uint64_t none = 0;
-  return head_->cause.compare_exchange_strong(none, Pack(cause), std::memory_order_acq_rel);
+  return head_->cause.compare_exchange_strong(none, Pack(cause, self_), std::memory_order_acq_rel);
 }
 
 void Board::Flood() {

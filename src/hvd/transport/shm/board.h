@@ -10,8 +10,8 @@
 //   cause    the first reason for which the generation ended; one 64-bit word, so that it is written whole or not at
 //   all. changes  counts changes of any of these; watchers of all ranks sleep on it. token    the right of a rank to
 //   store into its peers' memory: a robust mutex. taken    set by peers before they try to lock a lost rank's token;
-//   whoever locks a token that was taken gives it back. fenced   a lost rank's token was locked by a peer after `taken`
-//   was set: it can never store again.
+//   whoever locks a token that was taken gives it back. fenced   a lost rank's token was locked by anybody after
+//   `taken` was set: it can never store again.
 //
 // Thread safety: everything. What is marked [signal] may be called from a signal handler.
 // Lifetime: memory and doorbells outlive the Board; a Board is one rank's view.
@@ -23,6 +23,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "hvd/base/result.h"
 #include "hvd/base/types.h"
@@ -49,6 +51,9 @@ class Board {
   Rank rank(int local) const { return cell(local).rank; }
   void Blame(Rank rank) { cell(self_).blamed.store(rank + 1, std::memory_order_release); }
   Rank blamed(int local) const { return cell(local).blamed.load(std::memory_order_acquire) - 1; }
+  // This rank's reason, if it has none yet: before the cause or goodbye that it explains. One thread at a time.
+  void SetReason(std::string_view text);
+  std::string reason(int local) const;
 
   // --- doorbells ---
   void SetBell(int local, int fd) { bells_[local].store(fd, std::memory_order_release); }
@@ -66,6 +71,8 @@ class Board {
   bool SetState(int local, PeerState state);
   bool revoked() const { return head_->cause.load(std::memory_order_relaxed) != 0; }
   Cause cause() const;
+  // Local index of the rank that wrote the cause and may have given a reason; -1: there is no cause.
+  int cause_author() const;
   // [signal] Writes the cause if there is none; tells nobody.
   bool SetCause(const Cause& cause);
   // [signal] Tells every rank, asleep or not, that something changed: its watcher and its loop.
@@ -84,6 +91,7 @@ class Board {
   bool HoldsToken() const;
   // Declares the rank lost: from now on it may be fenced although it seems alive. It is asked to end itself.
   void SetLost(int local) { cell(local).lost.store(1, std::memory_order_release); }
+  bool taken(int local) const { return cell(local).taken.load(std::memory_order_acquire) != 0; }
   bool lost(int local) const { return cell(local).lost.load(std::memory_order_acquire) != 0; }
   // Tries to fence a rank that is dead or lost; true once it is. Never waits.
   bool Fence(int local);
@@ -109,6 +117,8 @@ class Board {
     std::atomic<int32_t> blamed;  // rank + 1; 0: nobody
     std::atomic<int32_t> pid;
     int32_t rank;
+    std::atomic<uint32_t> reason_bytes;  // 0: none yet
+    char reason[kMaxReasonBytes];
     alignas(128) std::atomic<uint64_t> beat;
     alignas(128) pthread_mutex_t token;
   };

@@ -3,12 +3,29 @@
 
 namespace hvd::transport::shm {
 
-void BoardWindow::Revoke(const Cause& cause) {
+void BoardWindow::Revoke(const Cause& cause, std::string_view reason) {
+  // A reason beside somebody else's cause would be taken for that one's.
+  if (!board_.revoked()) board_.SetReason(reason);
   Cause whole = cause;
   for (int i = 0; whole.pid == 0 && i < board_.count(); ++i) {
     if (board_.rank(i) == cause.rank) whole.pid = board_.pid(i);
   }
   if (board_.SetCause(whole)) Tell();
+}
+
+std::string BoardWindow::cause_reason() const {
+  const int author = board_.cause_author();
+  return author < 0 ? std::string() : board_.reason(author);
+}
+
+void BoardWindow::Blame(Rank rank, std::string_view reason) {
+  board_.SetReason(reason);
+  board_.Blame(rank);
+}
+
+bool BoardWindow::condemned() const {
+  const int self = board_.self();
+  return board_.lost(self) || board_.taken(self) || board_.state(self) == PeerState::kDead;
 }
 
 void BoardWindow::SetQuiesced() {

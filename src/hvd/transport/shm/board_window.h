@@ -24,12 +24,14 @@ class BoardWindow : public Window {
   PeerState peer_state(int local) const override { return board_.state(local); }
   bool revoked() const override { return board_.revoked(); }
   Cause cause() const override { return board_.cause(); }
-  void Revoke(const Cause& cause) override;
+  std::string cause_reason() const override;
+  void Revoke(const Cause& cause, std::string_view reason) override;
   void SetQuiesced() override;
   bool Harmless(int local) override;
   void SayGoodbye() override;
-  void Blame(Rank rank) override { board_.Blame(rank); }
+  void Blame(Rank rank, std::string_view reason) override;
   Rank blamed(int local) const override { return board_.blamed(local); }
+  std::string reason(int local) const override { return board_.reason(local); }
   uint64_t beat(int local) const override { return board_.beat(local); }
   void Beat() override { board_.Beat(); }
   int pid(int local) const override { return board_.pid(local); }
@@ -37,6 +39,8 @@ class BoardWindow : public Window {
   bool TryLockToken() override { return board_.TryLockToken(); }
   bool LockToken() override { return board_.LockToken(); }
   void UnlockToken() override { board_.UnlockToken(); }
+  bool fenced() const override { return board_.fenced(board_.self()); }
+  bool condemned() const override;
 
  protected:
   // Makes everyone look at the board.

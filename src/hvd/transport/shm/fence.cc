@@ -31,6 +31,7 @@ bool Board::Entered(int lock_result) {
   }
   if (lock_result != 0) return false;
   if (mine.taken.load(std::memory_order_relaxed) == 0) return true;
+  SetFenced(self_);  // nobody of this rank holds it, and nobody will
   pthread_mutex_unlock(&mine.token);
   return false;
 }
