@@ -40,7 +40,7 @@ class buffer {
       throw memory_error(errc::resource_exhausted, "hvd::buffer: more elements than there are addresses");
     }
     void* memory = hvd_alloc(size * sizeof(T));
-    if (memory == nullptr) detail::raise(HVD_RESOURCE_EXHAUSTED, hvd_last_error());
+    if (memory == nullptr) detail::raise(hvd_last_status(), hvd_last_error());
     *this = adopt(static_cast<T*>(memory), size);
   }
 

@@ -12,8 +12,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <ranges>
-#include <string>
 #include <string_view>
 
 #include "hvd/cpp/buffer.hpp"
@@ -54,7 +54,7 @@ namespace detail {
 class request {
  public:
   request(std::int32_t kind, std::string_view kind_name, const options& how)
-      : name_(wire_name(kind, kind_name, how.name, how.set.id())) {
+      : name_(kind, kind_name, how.name, how.set.id()) {
     hvd_request_default(&c_);
     c_.op = kind;
     c_.name = name_.c_str();
@@ -106,26 +106,31 @@ class request {
     return *this;
   }
 
-  void run() const { check(hvd_run(nullptr, &c_, nullptr)); }
+  void run() const { check_begun(hvd_run(nullptr, &c_, nullptr)); }
 
   // For outputs whose size only the operation knows.
   template <element T>
   [[nodiscard]] buffer<T> run_for_output() const {
     hvd_output output{};
     output.struct_size = sizeof output;
-    check(hvd_run(nullptr, &c_, &output));
+    check_begun(hvd_run(nullptr, &c_, &output));
     return buffer<T>::adopt(static_cast<T*>(output.data), output.bytes / sizeof(T));
   }
 
   template <class T>
   [[nodiscard]] future<T> submit() const {
     hvd_handle handle = 0;
-    check(hvd_submit(nullptr, &c_, &handle));
+    check_begun(hvd_submit(nullptr, &c_, &handle));
     return future<T>(handle);
   }
 
  private:
-  const std::string name_;
+  void check_begun(int status) const {
+    if (status == HVD_INVALID_ARGUMENT) name_.not_used();
+    check(status);
+  }
+
+  const wire_name name_;
   std::int64_t count_ = 0;
   hvd_request c_;
 };
@@ -273,9 +278,9 @@ template <writable R>
 //
 //     hvd::barrier();
 inline void barrier(const options& how = {}) {
-  // Unnamed barriers are not numbered: only one can be in flight, because each returns when it is over.
-  const options named{how.name.empty() ? "noname" : how.name, how.set, how.timeout};
-  detail::request(HVD_BARRIER, "barrier", named).run();
+  if (!how.name.empty()) return detail::request(HVD_BARRIER, "barrier", how).run();
+  const std::lock_guard turn(detail::shared_state::instance().barrier_turn(how.set.id()));
+  detail::request(HVD_BARRIER, "barrier", {"noname", how.set, how.timeout}).run();
 }
 
 }  // namespace hvd

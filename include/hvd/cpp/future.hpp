@@ -97,7 +97,7 @@ class future {
     const int status = hvd_wait(nullptr, handle_, limit);
     if (status != HVD_OK && status != HVD_IN_PROGRESS && hvd_is_initialized(nullptr) == 0) {
       // Another thread may be inside shutdown(); the operation is over, and leaves memory alone, when that returns.
-      const std::lock_guard lock(detail::life_mutex());
+      const std::lock_guard lock(detail::shared_state::instance().leaving);
     }
     return status;
   }

@@ -50,7 +50,7 @@ inline bool join_job(const init_options& options) {
                 "this program was compiled for another version of libhvd than the one that is loaded: compile it again "
                 "or set LD_LIBRARY_PATH to the right one");
   }
-  const std::lock_guard lock(life_mutex());
+  const std::lock_guard lock(shared_state::instance().joining);
   if (is_initialized()) return false;
   std::vector<std::int32_t> sizes;
   std::vector<std::int32_t> ranks;
@@ -74,8 +74,13 @@ inline bool join_job(const init_options& options) {
   c.process_set_ranks = ranks.data();
   c.flags = options.crash_handlers ? 0 : HVD_INIT_NO_SIGNAL_HANDLERS;
   check(hvd_init(&c, nullptr));
-  numbering::reset();
+  shared_state::instance().reset_numbers();
   return true;
+}
+
+inline int leave_job() noexcept {
+  const std::lock_guard lock(shared_state::instance().leaving);
+  return hvd_shutdown(nullptr);
 }
 
 inline std::int32_t query(std::int32_t what) {
@@ -93,14 +98,11 @@ inline std::int32_t query(std::int32_t what) {
 inline void init(const init_options& options = {}) { detail::join_job(options); }
 
 // Leaves the job. Operations in flight fail with shutdown_error; init() may follow. Does nothing when not initialised.
-// A process that ends leaves by itself.
+// An init() that another thread is in is given up. A process that ends leaves by itself.
 //
 //     hvd::shutdown();
 //     assert(!hvd::is_initialized());
-inline void shutdown() {
-  const std::lock_guard lock(detail::life_mutex());
-  detail::check(hvd_shutdown(nullptr));
-}
+inline void shutdown() { detail::check(detail::leave_job()); }
 
 // Membership in the job for the length of a scope: init(), and shutdown() at the end, also when an exception leaves it.
 // If this process had joined before, the session changes nothing, neither now nor at its end.
@@ -114,9 +116,7 @@ class session {
  public:
   explicit session(const init_options& options = {}) : joined_(detail::join_job(options)) {}
   ~session() {
-    if (!joined_) return;
-    const std::lock_guard lock(detail::life_mutex());
-    hvd_shutdown(nullptr);
+    if (joined_) detail::leave_job();
   }
   session(const session&) = delete;
   session& operator=(const session&) = delete;
