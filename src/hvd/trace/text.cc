@@ -33,7 +33,7 @@ size_t CharacterLength(std::string_view text) {
 
 size_t CutName(std::string_view name, char* out, size_t capacity) {
   if (name.size() <= capacity) {
-    std::memcpy(out, name.data(), name.size());
+    std::copy(name.begin(), name.end(), out);  // An empty name may have no address, which memcpy must not be given.
     return name.size();
   }
   const size_t head = (capacity - 1) / 2;
