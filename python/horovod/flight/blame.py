@@ -18,6 +18,8 @@ from horovod.flight.dumps import Dump, Key, Op
 
 # Shorter than this, an operation in flight is work, not a stall.
 STALL_S = 1.0
+# Wall clocks of two hosts may differ by this much.
+CLOCK_SKEW_NS = 30 * 10**9
 
 FAILED_PRECONDITION = 9
 
@@ -83,11 +85,16 @@ class Job:
         return self.sets.get(process_set) or sorted(known)
 
     def silent(self, rank: int, key: Key) -> bool:
-        """Whether the rank said nothing since the operation began."""
+        """Whether the rank has said nothing since the operation began."""
         if rank not in self.dumps:
             return True
-        others = [self.dumps[r].wall(op.ns.get("submitted", 0)) for r, op in self.flights[key].items() if r != rank]
-        return bool(others) and min(others) > self.dumps[rank].wall_ns
+        mine = self.dumps[rank]
+        others = [
+            self.dumps[r].wall(op.ns.get("submitted", 0)) + (0 if self.dumps[r].boot == mine.boot else CLOCK_SKEW_NS)
+            for r, op in self.flights[key].items()
+            if r != rank
+        ]
+        return bool(others) and min(others) > mine.wall_ns
 
     def lacking(self, key: Key) -> set[int]:
         """Members that have not submitted the operation."""

@@ -26,12 +26,6 @@ uint64_t WordAt(std::string_view text, size_t at) {
   return word;
 }
 
-std::string Escaped(std::string_view text) {
-  std::string out(text.size() * kMaxEscape, '\0');
-  out.resize(EscapeJson(text, out.data()));
-  return out;
-}
-
 }  // namespace
 
 FlightRecorder::FlightRecorder(FlightOptions options)

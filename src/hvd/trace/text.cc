@@ -70,6 +70,12 @@ size_t EscapeJson(std::string_view text, char* out) {
   return static_cast<size_t>(at - out);
 }
 
+std::string Escaped(std::string_view text) {
+  std::string out(text.size() * kMaxEscape, '\0');
+  out.resize(EscapeJson(text, out.data()));
+  return out;
+}
+
 LineWriter& LineWriter::Text(std::string_view text) {
   while (!text.empty() && good_) {
     if (used_ == capacity_ && !Flush()) break;

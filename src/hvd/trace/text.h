@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Text for reports. Nothing here allocates or locks, so signal handlers may use all of it.
+// Text for reports. Nothing here but Escaped allocates or locks, so signal handlers may use the rest.
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace hvd::trace {
@@ -18,6 +19,7 @@ inline constexpr size_t kMaxEscape = 6;
 // Writes `text` as the inside of a JSON string to `out`, which has room for kMaxEscape times its size. Bytes that are
 // no UTF-8 become U+FFFD: a strict reader must accept whatever a user calls a tensor. Returns the length.
 size_t EscapeJson(std::string_view text, char* out);
+std::string Escaped(std::string_view text);
 
 // A file that grows by write(2) alone.
 //

@@ -18,12 +18,6 @@ namespace {
 // Names that carry a counter would fill the memory otherwise; one that comes back later gets a second process.
 constexpr size_t kMaxProcesses = 65536;
 
-std::string Escaped(std::string_view text) {
-  std::string out(text.size() * kMaxEscape, '\0');
-  out.resize(EscapeJson(text, out.data()));
-  return out;
-}
-
 std::string Micros(Duration time) {
   const int64_t nanos = std::max<int64_t>(time.count(), 0);
   return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000);

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -142,7 +143,7 @@ class TempFolder {
     char name[] = "/tmp/hvd_trace_XXXXXX";
     path_ = mkdtemp(name);
   }
-  ~TempFolder() { std::system(("rm -rf " + path_).c_str()); }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
   std::string File(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
 

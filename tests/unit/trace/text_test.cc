@@ -10,12 +10,6 @@
 namespace hvd::trace {
 namespace {
 
-std::string Escape(std::string_view text) {
-  std::string out(text.size() * kMaxEscape, '\0');
-  out.resize(EscapeJson(text, out.data()));
-  return out;
-}
-
 std::string Cut(std::string_view name, size_t capacity) {
   std::string out(capacity, '\0');
   out.resize(CutName(name, out.data(), capacity));
@@ -30,26 +24,26 @@ TEST(Text, ANameThatFitsIsKept) {
 TEST(Text, OfALongNameBothEndsAreKept) { EXPECT_EQ(Cut("optimizer/layer_12", 8), "opt~r_12"); }
 
 TEST(Text, EscapesAreWhatJsonWants) {
-  EXPECT_EQ(Escape("a/b.c_1"), "a/b.c_1");
-  EXPECT_EQ(Escape("a\"b\\c"), "a\\\"b\\\\c");
-  EXPECT_EQ(Escape(std::string_view("\n\0\x7f", 3)), "\\u000a\\u0000\\u007f");
-  EXPECT_EQ(Escape("größe 重み 🙂"), "größe 重み 🙂");
+  EXPECT_EQ(Escaped("a/b.c_1"), "a/b.c_1");
+  EXPECT_EQ(Escaped("a\"b\\c"), "a\\\"b\\\\c");
+  EXPECT_EQ(Escaped(std::string_view("\n\0\x7f", 3)), "\\u000a\\u0000\\u007f");
+  EXPECT_EQ(Escaped("größe 重み 🙂"), "größe 重み 🙂");
 }
 
 TEST(Text, WhatIsNoUtf8IsReplaced) {
-  EXPECT_EQ(Escape("\xff"), "\\ufffd");
-  EXPECT_EQ(Escape("\xc3"), "\\ufffd");                        // cut short
-  EXPECT_EQ(Escape("\xc0\xaf"), "\\ufffd\\ufffd");             // overlong
-  EXPECT_EQ(Escape("\xed\xa0\x80"), "\\ufffd\\ufffd\\ufffd");  // a surrogate
-  EXPECT_EQ(Escape("\xf4\x90\x80\x80z"), "\\ufffd\\ufffd\\ufffd\\ufffdz");
-  EXPECT_EQ(Escape("a\x80z"), "a\\ufffdz");
+  EXPECT_EQ(Escaped("\xff"), "\\ufffd");
+  EXPECT_EQ(Escaped("\xc3"), "\\ufffd");                        // cut short
+  EXPECT_EQ(Escaped("\xc0\xaf"), "\\ufffd\\ufffd");             // overlong
+  EXPECT_EQ(Escaped("\xed\xa0\x80"), "\\ufffd\\ufffd\\ufffd");  // a surrogate
+  EXPECT_EQ(Escaped("\xf4\x90\x80\x80z"), "\\ufffd\\ufffd\\ufffd\\ufffdz");
+  EXPECT_EQ(Escaped("a\x80z"), "a\\ufffdz");
 }
 
 TEST(Text, EveryNameBecomesAJsonString) {
   for (int first = 0; first < 256; ++first) {
     for (int second = 0; second < 256; ++second) {
       const char name[] = {'a', static_cast<char>(first), static_cast<char>(second), 'z'};
-      EXPECT_TRUE(JsonReader::Parse("\"" + Escape({name, 4}) + "\"")) << first << " " << second;
+      EXPECT_TRUE(JsonReader::Parse("\"" + Escaped({name, 4}) + "\"")) << first << " " << second;
     }
   }
 }
