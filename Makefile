@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two commands do everything: `make demo` and `make test`. Each prepares what it needs; see CONTRIBUTING.md.
 PYTHON_VENV := .venv/bin/python
-CXX_FILES = $(shell find src include tests tools benchmarks -name '*.h' -o -name '*.cc' -o -name '*.hpp' -o -name '*.c')
+CXX_FILES = $(shell find src include tests tools benchmarks examples -name '*.h' -o -name '*.cc' -o -name '*.hpp' -o -name '*.c')
 
 .PHONY: help setup build demo test test-cpp test-python bench lint format docs clean
 

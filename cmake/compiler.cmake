@@ -13,9 +13,15 @@ if(HVD_SANITIZE)
   add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${HVD_SANITIZE})
 endif()
+if(HVD_FUZZ)
+  # The libraries too tell the fuzzer which of their branches an input took.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 
 find_program(HVD_CCACHE ccache)
 if(HVD_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${HVD_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HVD_CCACHE})
+  # Objects do not depend on where the clone lies: another clone on this machine compiles nothing twice.
+  set(HVD_CCACHE_LAUNCHER env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${HVD_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${HVD_CCACHE_LAUNCHER})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HVD_CCACHE_LAUNCHER})
 endif()

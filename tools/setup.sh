@@ -7,8 +7,6 @@
 #   tools/setup.sh packages FILE  only the Debian packages listed in FILE
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The wheel is built in build/wheel, at the same depth as build/release: with these two the compiler cache serves both.
-export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$PWD"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -67,7 +65,7 @@ python_package() {
   want=$(package_sources)
   [[ $(stamp_of package) == "$want" ]] && .venv/bin/python -c 'import horovod' 2> /dev/null && return 0
   say "installing the package into .venv"
-  # Built as the release preset builds, so that ccache has every object already.
+  # Built as the release preset builds and at the same depth (build/wheel), so that ccache has every object already.
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index \
     --force-reinstall --config-settings=cmake.build-type=RelWithDebInfo \
     "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" .

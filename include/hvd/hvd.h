@@ -14,8 +14,8 @@
  * Thread safety: unless said otherwise every function may be called from any thread at any time.
  * Forked children: a process that was forked while there was an engine, of any context, is no rank. Every call there
  * returns HVD_FAILED_PRECONDITION, before any lock is taken, but hvd_free, and hvd_shutdown, which has nothing to end.
- * Interrupting: no call returns early because of a signal. A binding that must react to one (Ctrl-C) submits and then
- * waits in slices (hvd_submit, hvd_wait with a time-out), and calls hvd_init on a thread of its own, see there.
+ * Interrupting: no call returns early because of a signal. A binding that must react to one (Ctrl-C) runs and waits in
+ * slices (hvd_run_for, hvd_wait with a time-out), and calls hvd_init on a thread of its own, see there.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -231,6 +231,11 @@ HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle*
 /* Submits, drives progress on this thread, and returns when the operation is over: no thread switch. For an output of
  * unknown size without `alloc`, *output receives it; `output` may be NULL otherwise. */
 HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output);
+/* As hvd_run, but at most timeout_s (negative: no limit), after which HVD_IN_PROGRESS is returned and the operation
+ * goes on: *handle is then what hvd_submit would have given, and 0 otherwise. For callers that must look at something
+ * else now and then, such as signals. */
+HVD_API int hvd_run_for(hvd_context* ctx, const hvd_request* request, double timeout_s, hvd_output* output,
+                        hvd_handle* handle);
 /* HVD_OK or the operation's error if it is over, else HVD_IN_PROGRESS. HVD_INVALID_ARGUMENT: no such handle. */
 HVD_API int hvd_poll(hvd_context* ctx, hvd_handle handle);
 /* Waits, driving progress on this thread, until the operation is over; at most timeout_s (negative: no limit), after

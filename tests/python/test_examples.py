@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the documentation shows works as written."""
 
+import doctest
+import importlib
 import pathlib
 import re
 import subprocess
@@ -33,3 +35,21 @@ def test_python_in_the_pages_runs(page):
     assert blocks
     for block in blocks:
         spawn.run([sys.executable, "-c", block], 2, timeout=60)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(
+    "module",
+    [
+        "horovod.numpy",
+        "horovod.numpy.ops",
+        "horovod.numpy.adapter",
+        "horovod.common.objects",
+        "horovod.common.basics",
+        "horovod.common.process_sets",
+    ],
+)
+def test_examples_in_docstrings(module):
+    results = doctest.testmod(importlib.import_module(module))
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -270,13 +270,6 @@ def test_broadcast_parameters():
     assert [params[name][0] for name in "cab"] == [1, 2, 3]
 
 
-@on_ranks(2)
-def test_barrier_waits():
-    for _ in range(50):
-        hvd.barrier()
-    hvd.barrier(process_set=hvd.global_process_set)
-
-
 @on_ranks(2, 3)
 def test_many_small_ones_are_fused_and_right():
     for _ in range(5):

@@ -117,4 +117,12 @@ int Sum(hvd_context* ctx, const std::string& name, float* data, size_t count, in
   return hvd_run(ctx, request, nullptr);
 }
 
+int FreePort() {
+  hvd_store_server* server = nullptr;
+  int32_t port = 0;
+  EXPECT_EQ(hvd_store_serve("127.0.0.1:0", nullptr, &server, &port), HVD_OK) << hvd_last_error();
+  hvd_store_server_free(server);
+  return port;
+}
+
 }  // namespace hvd::test

@@ -35,4 +35,7 @@ std::vector<ProcessResult> RunProcesses(int size, const std::function<int(int ra
 // A blocking float sum; returns the status.
 int Sum(hvd_context* ctx, const std::string& name, float* data, size_t count, int set = 0);
 
+// A port of 127.0.0.1 at which nobody listened just now.
+int FreePort();
+
 }  // namespace hvd::test

@@ -7,18 +7,20 @@ import atexit
 import ctypes
 from collections.abc import Sequence
 
-from horovod.common import abi, names, process_sets
+from horovod.common import abi, names, process_sets, request, starting
+from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.library import load
 from horovod.common.process_sets import ProcessSet
-from horovod.common.status import check, check_init
+from horovod.common.status import check
 
 _exit_registered = False
 
 
 def _shutdown_at_exit() -> None:
     # Tells the peers that this rank leaves in good order. What fails now has nobody left to be told.
-    load().hvd_shutdown(None)
+    if not starting.under_way():
+        load().hvd_shutdown(None)
 
 
 class HorovodBasics:
@@ -33,7 +35,7 @@ class HorovodBasics:
         Join the job; returns when every rank has. Does nothing if that happened before.
 
         Rank and size come from HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS_ADDR (a launcher sets them); without
-        them this process is a job of size 1. `process_sets` lists the same sets on every rank.
+        them this process is a job of size 1. `process_sets` lists the same sets on every rank. Ctrl-C ends the wait.
 
         >>> import horovod.numpy as hvd
         >>> hvd.init()
@@ -50,7 +52,9 @@ class HorovodBasics:
 
     def shutdown(self) -> None:
         """Leave the job. Pending operations fail; `init` may follow. Does nothing when not initialised."""
-        check(load().hvd_shutdown(None))
+        if starting.under_way():
+            return
+        request.end()
         process_sets.forget()
 
     def is_initialized(self) -> bool:
@@ -148,10 +152,16 @@ def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
         if sets.lower() == "dynamic":
             raise HorovodUnsupportedError("dynamic process sets do not exist in this release yet: give init a list")
         raise ValueError(f'process_sets={sets!r}: give a list of ProcessSet or "dynamic"')
-    sets = [] if sets is None else [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in sets]
+    try:
+        sets = [] if sets is None else [one if isinstance(one, ProcessSet) else ProcessSet(one) for one in sets]
+    except (TypeError, ValueError) as error:
+        allowed = "give a list of ProcessSet or of lists of ranks"
+        raise type(error)(f"{show('process_sets', sets)} cannot be used: {error}; {allowed}") from None
     seen: dict[tuple[int, ...], int] = {}
     for index, one in enumerate(sets):
         ranks = tuple(one.ranks or ())
+        if any(not 0 <= rank < 2**31 for rank in ranks):
+            raise ValueError(f"{show('process_sets', sets)}: set {index} names a rank that no job has")
         if ranks in seen:
             one.process_set_id = None
             raise ValueError(f"process sets {seen[ranks]} and {index} given to init have the same ranks {list(ranks)}")
@@ -161,13 +171,7 @@ def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
 
 def _init(sets: list[ProcessSet]) -> None:
     global _exit_registered
-    options = abi.InitOptions(struct_size=ctypes.sizeof(abi.InitOptions), rank=-1, size=-1, generation=-1)
-    sizes = [len(one.ranks or ()) for one in sets]
-    ranks = [rank for one in sets for rank in one.ranks or ()]
-    options.process_set_count = len(sets)
-    options.process_set_sizes = (ctypes.c_int32 * len(sizes))(*sizes)
-    options.process_set_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
-    check_init(load().hvd_init(ctypes.byref(options), None))
+    starting.start([list(one.ranks or ()) for one in sets])
     if not _exit_registered:
         atexit.register(_shutdown_at_exit)
         _exit_registered = True

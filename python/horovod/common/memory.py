@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from horovod.common import abi
 from horovod.common.library import load
 from horovod.common.status import exception
 
@@ -33,7 +32,8 @@ class Block:
 
 def allocate(size: int) -> Block:
     """Return zeroed, 64-byte aligned memory. Raises MemoryError when the arena is full."""
-    address = load().hvd_alloc(size)
+    library = load()
+    address = library.hvd_alloc(size)
     if not address:
-        raise exception(abi.RESOURCE_EXHAUSTED)
+        raise exception(library.hvd_last_status())
     return Block(address, size)

@@ -10,14 +10,32 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 
+from horovod.common.arguments import name_bytes
+
 _counters: defaultdict[tuple[str, int], itertools.count] = defaultdict(itertools.count)
+
+# Programs use the same few names in every step, and looking one up is faster than checking it again.
+_known: dict[tuple[str, str], bytes] = {}
+_NAMES_KEPT = 4096
 
 
 def wire_name(kind: str, name: str | None, process_set: int) -> bytes:
-    """Return the name that all ranks must give: `kind.name`, or `kind.noname.N` for the N-th unnamed one."""
+    """
+    Return the name that all ranks must give: `kind.name`, or `kind.noname.N` for the N-th unnamed one.
+
+    Call it when all other arguments are known to be good: a number is used up, and the other ranks use it for the same.
+    """
     if name is None:
         return b"%s.noname.%d" % (kind.encode(), next(_counters[kind, process_set]))
-    return f"{kind}.{name}".encode()
+    if type(name) is not str:
+        return b"%s.%s" % (kind.encode(), name_bytes(name))
+    known = _known.get((kind, name))
+    if known is None:
+        known = b"%s.%s" % (kind.encode(), name_bytes(name))
+        if len(_known) >= _NAMES_KEPT:
+            _known.clear()
+        _known[kind, name] = known
+    return known
 
 
 def reset() -> None:

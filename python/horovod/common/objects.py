@@ -9,7 +9,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from horovod.common import abi, names, request
+from horovod.common import abi, arguments, names, request
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 
 # The same on every rank although the objects' types may differ: often only the root has one.
@@ -27,7 +27,7 @@ def broadcast_object(
     >>> hvd.broadcast_object({"epoch": 3})
     {'epoch': 3}
     """
-    identifier, name = id_of(process_set), name or _DEFAULT_NAME
+    identifier, name, root_rank = id_of(process_set), _checked_name(name), arguments.root_rank(root_rank)
     own = _own_rank() == root_rank
     payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8).copy() if own else np.empty(0, np.uint8)
     size = np.array([payload.size], np.int64)
@@ -47,12 +47,19 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     >>> len(hvd.allgather_object("hello")) == hvd.size()
     True
     """
-    identifier, name = id_of(process_set), name or _DEFAULT_NAME
+    identifier, name = id_of(process_set), _checked_name(name)
     payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8)
     sizes = _allgather(np.array([payload.size], np.int64), f"{name}.sz", identifier)
     data = _allgather(payload, f"{name}.t", identifier)
     ends = np.cumsum(sizes)
     return [pickle.loads(data[end - size : end]) for size, end in zip(sizes, ends)]
+
+
+def _checked_name(name: Any) -> str:
+    if name is None:
+        return _DEFAULT_NAME
+    arguments.name_bytes(name)
+    return name or _DEFAULT_NAME
 
 
 def _own_rank() -> int:
@@ -75,11 +82,12 @@ def _operation(op: int, kind: str, array: np.ndarray, name: str, identifier: int
 
 def _broadcast(array: np.ndarray, root_rank: int, name: str, identifier: int) -> None:
     target = (array.ctypes.data, array.nbytes)
-    request.run(_operation(abi.BROADCAST, "broadcast", array, name, identifier, target=target, root_rank=root_rank))
+    operation = _operation(abi.BROADCAST, "broadcast", array, name, identifier, target=target, root_rank=root_rank)
+    request.run(operation, (array,))
 
 
 def _allgather(array: np.ndarray, name: str, identifier: int) -> np.ndarray:
-    result = request.run(_operation(abi.ALLGATHER, "allgather", array, name, identifier))
+    result = request.run(_operation(abi.ALLGATHER, "allgather", array, name, identifier), (array,))
     assert result is not None
     block, shape = result
     if block is None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from horovod.common import abi
+from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.library import load
 from horovod.common.status import check
@@ -82,17 +83,27 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Return False for the global and for an unregistered set; removing another is not in this release yet."""
+    _check_type(process_set)
     if process_set.process_set_id in (None, 0):
         return False
     raise HorovodUnsupportedError("remove_process_set: dynamic process sets do not exist in this release yet")
 
 
-def id_of(process_set: ProcessSet) -> int:
+def id_of(process_set: Any) -> int:
     """Return the id that operations need."""
+    if type(process_set) is not ProcessSet:
+        _check_type(process_set)
     identifier = process_set.process_set_id
     if identifier is None:
-        raise ValueError(f"{process_set} is not registered: pass it to hvd.init(process_sets=[...])")
+        raise ValueError(f"process_set={process_set} is not registered: pass it to hvd.init(process_sets=[...])")
+    if type(identifier) is not int or not 0 <= identifier < 2**31:
+        raise ValueError(f"process_set={process_set} has an id that no process set has: leave that to hvd.init")
     return identifier
+
+
+def _check_type(process_set: Any) -> None:
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"{show('process_set', process_set)} is no process set: give an hvd.ProcessSet that init knows")
 
 
 def ranks_of(identifier: int) -> list[int]:

@@ -3,27 +3,29 @@
 Operations without tensors: addresses, sizes and shapes in, the same out. Every framework's ops.py stands on this.
 
 Thread safety: all functions may be called from any thread.
-Lifetime: `keep` of `submit` is held until the operation was synchronised, so its memory stays valid.
+Lifetime: `keep` is held until the operation was synchronised or is over, so its memory stays valid.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from horovod.common import abi
+from horovod.common.arguments import whole_number
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.memory import Block
-from horovod.common.status import check, exception
+from horovod.common.status import check, exception, forked
 
 # Memory of an output whose size only the operation knows, with its shape. No memory where it has no bytes.
 Result = tuple[Optional[Block], tuple[int, ...]]
 
 # A wait inside the library does not see Ctrl-C; Python looks for it between two such waits.
-_INTERRUPT_CHECK_S = 1.0
+_INTERRUPT_CHECK_S = 0.25
 
 _SHAPES_KEPT = 4096
 
@@ -110,15 +112,34 @@ class Operation:
         return shape
 
 
-def run(operation: Operation) -> Result | None:
-    """Do it and return when it is over: the fast way. Returns the output where the library allocated it."""
+def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
+    """
+    Do it and return when it is over: the fast way. Returns the output where the library allocated it.
+
+    After Ctrl-C the operation goes on, and `keep` is held until it is over.
+    """
+    if _left:
+        _sweep()
+    gathered = operation.op == abi.ALLGATHER
     slots = _slots.free
     slot = slots.pop() if slots else _Slot()
+    slot.handle.value = 0
     try:
         held = operation._fill(slot)
-        check(load().hvd_run(None, slot.request_ref, slot.result_ref))
+        code = load().hvd_run_for(None, slot.request_ref, _INTERRUPT_CHECK_S, slot.result_ref, slot.handle_ref)
         del held
-        return _take(slot.result) if operation.target is None and operation.op != abi.BARRIER else None
+        if code == abi.OK:
+            return _take(slot.result) if gathered else None
+        if code != abi.IN_PROGRESS:
+            raise exception(code)
+        _pending[slot.handle.value] = _Pending(keep, lambda result: result, gathered)
+        return synchronize(slot.handle.value)
+    except BaseException:
+        # It may be in flight and in no table yet. If it is over, leave() finds that out.
+        if slot.handle.value:
+            _pending[slot.handle.value] = _Pending(keep, lambda result: result, gathered)
+            leave(slot.handle.value)
+        raise
     finally:
         slots.append(slot)
 
@@ -141,48 +162,85 @@ class _Pending:
         self.gathered = gathered
 
 
-_pending: dict[int, _Pending] = {}
+_nobodys = _Pending((), lambda _: None, False)
+
+# Operations by handle. None: they were there when this rank shut down, and their memory is given back.
+_pending: dict[int, _Pending | None] = {}
+# Operations that nobody asks for any more. Their memory is in use until they are over.
+_left: dict[int, _Pending] = {}
+# Who takes an entry out of the tables owns its output. Reentrant, for signal handlers.
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    # Another thread of the parent may have held it, and is not here to let it go.
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result | None], Any]) -> int:
     """Start it and return its handle; `synchronize` later returns what `finish` makes of the output."""
+    if _left:
+        _sweep()
     slots = _slots.free
     slot = slots.pop() if slots else _Slot()
+    pending = _Pending(keep, finish, operation.op == abi.ALLGATHER)
+    slot.handle.value = 0
     try:
         held = operation._fill(slot)
         check(load().hvd_submit(None, slot.request_ref, slot.handle_ref))
         del held
         handle = slot.handle.value
+        _pending[handle] = pending
+        return handle
+    except BaseException:
+        # Ctrl-C may come when the operation has started and nobody knows its handle yet.
+        if slot.handle.value:
+            _pending[slot.handle.value] = pending
+            leave(slot.handle.value)
+        raise
     finally:
         slots.append(slot)
-    _pending[handle] = _Pending(keep, finish, operation.target is None)
-    return handle
+
+
+def _checked_handle(handle: Any) -> int:
+    return handle if type(handle) is int else whole_number("handle", handle, "what an _async function returned")
 
 
 def poll(handle: int) -> bool:
     """Whether the operation is over, with success or not. ValueError for an unknown handle."""
+    handle = _checked_handle(handle)
     if handle not in _pending:
         raise ValueError(f"poll: there is no operation with handle {handle}; was it synchronized already?")
-    return load().hvd_poll(None, handle) != abi.IN_PROGRESS
+    code = load().hvd_poll(None, handle)
+    if code == abi.FAILED_PRECONDITION and forked():
+        raise exception(code)
+    return code != abi.IN_PROGRESS
 
 
 def synchronize(handle: int) -> Any:
     """Wait, raise the error or return the result, and forget the operation. Returns None for an unknown handle."""
+    handle = _checked_handle(handle)
     if handle not in _pending:
         return None
     library = load()
     while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
         pass
     error = exception(code) if code != abi.OK else None
-    if error is not None and not library.hvd_is_initialized(None):
-        # It was in flight when this rank shut down: what elastic loops catch, not "call hvd.init() first".
-        error = HorovodInternalError(
-            "Horovod has been shut down: hvd.shutdown() was called while the operation was in flight"
-        )
-    pending = _pending.pop(handle, None)
-    if pending is None:  # another thread took it
+    shut_down = error is not None and not forked() and not library.hvd_is_initialized(None)
+    with _lock:
+        pending = _pending.pop(handle, _nobodys)
+    if pending is _nobodys:  # another thread took it
         return None
     try:
+        if pending is None or shut_down:
+            # What elastic loops catch, not "call hvd.init() first" or "no such handle".
+            raise HorovodInternalError(
+                "Horovod has been shut down: hvd.shutdown() was called while the operation was in flight"
+            )
         if error is not None:
             raise error
         return pending.finish(_output_of(handle) if pending.gathered else None)
@@ -194,3 +252,36 @@ def _output_of(handle: int) -> Result:
     output = abi.Output(struct_size=ctypes.sizeof(abi.Output))
     check(load().hvd_get_output(None, handle, ctypes.byref(output)))
     return _take(output)
+
+
+def leave(handle: int) -> None:
+    """Ask no more for an operation that may be in flight. Its memory is kept until it is over."""
+    with _lock:
+        pending = _pending.pop(handle, None)
+        if pending is not None:
+            _left[handle] = pending
+    _sweep()
+
+
+def _sweep() -> None:
+    library = load()
+    for handle in list(_left):
+        code = library.hvd_poll(None, handle)
+        pending = _left.pop(handle, None) if code != abi.IN_PROGRESS else None
+        if pending is None:
+            continue
+        if code == abi.OK and pending.gathered:
+            _output_of(handle)  # nobody holds it, so it is given back
+        library.hvd_release(None, handle)
+
+
+def end() -> None:
+    """Shut the engine down. All operations are over then, and nothing holds their memory any more."""
+    with _lock:
+        for handle, pending in _pending.items():
+            if pending is not None:
+                _left[handle] = pending
+                _pending[handle] = None
+    _sweep()  # while their outputs can still be given back
+    check(load().hvd_shutdown(None))
+    _left.clear()

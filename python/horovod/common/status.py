@@ -28,6 +28,8 @@ _EXCEPTIONS: dict[int, type[Exception]] = {
 
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
+_FORKED = "this process was forked"
+
 
 def last_error() -> str:
     """Text of this thread's last failure."""
@@ -42,17 +44,18 @@ def exception(code: int) -> Exception:
     return _EXCEPTIONS.get(code, HorovodInternalError)(text)
 
 
+def forked() -> bool:
+    """Whether this thread's last failure was that the process is a forked child, where no call works."""
+    return _FORKED in last_error()
+
+
 def check(code: int) -> None:
     """Raise what `code` stands for; do nothing for success."""
     if code != abi.OK:
         raise exception(code)
 
 
-def check_init(code: int) -> None:
-    """As `check`, for `init`, whose failures are ValueErrors as well."""
-    if code == abi.OK:
-        return
+def init_exception(code: int) -> Exception:
+    """As `exception`, for `init`, whose failures are ValueErrors as well."""
     error = exception(code)
-    if type(error) is HorovodInternalError:
-        error = HorovodInitError(*error.args)
-    raise error
+    return HorovodInitError(*error.args) if type(error) is HorovodInternalError else error

@@ -4,29 +4,37 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import numpy as np
 
 from horovod.common import abi, memory, request
+from horovod.common.arguments import show
 
 _CODES: dict[np.dtype, int] = {np.dtype(name): code for name, code in abi.DTYPES.items() if name != "bfloat16"}
+_ELSE = "or use the form without _"
 
 
-def dtype_code(dtype: np.dtype) -> int:
+def dtype_code(dtype: np.dtype, argument: str = "tensor has element type") -> int:
     """Return the library's number of an element type; ValueError for one that it does not have."""
     code = _CODES.get(dtype)
     if code is None:
         # bfloat16 is not NumPy's own: whichever package defines it is recognised by the name.
         if dtype.name != "bfloat16":
-            raise ValueError(f"element type {dtype} is not supported; supported are {', '.join(abi.DTYPES)}")
+            raise ValueError(f"{argument} {dtype}, which is not supported; supported are {', '.join(abi.DTYPES)}")
         code = _CODES[dtype] = abi.DTYPES["bfloat16"]
     return code
 
 
 def as_input(tensor: Any) -> np.ndarray:
     """Return an array that the library can read: C order, native bytes, no copy where it is one already."""
-    array = np.asarray(tensor)
+    if type(tensor) is not np.ndarray:
+        _refuse_mask(tensor, "")
+    try:
+        array = np.asarray(tensor)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{show('tensor', tensor)} cannot be made an array: {error}") from None
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if not array.flags.c_contiguous:
@@ -36,16 +44,28 @@ def as_input(tensor: Any) -> np.ndarray:
 
 def as_in_place(tensor: Any, function: str) -> np.ndarray:
     """Return `tensor` itself if the library can write to it; ValueError if not."""
+    if type(tensor) is np.ndarray:
+        flags = tensor.flags
+        if flags.writeable and flags.c_contiguous and tensor.dtype.isnative:
+            return tensor
+    prefix = f"{function} works in place: "
     if not isinstance(tensor, np.ndarray):
-        raise ValueError(f"{function} works in place and needs a NumPy array, not {type(tensor).__name__}")
-    flags = tensor.flags
-    if not flags.writeable:
-        raise ValueError(f"{function} works in place, but the array is read-only")
-    if not flags.c_contiguous:
-        raise ValueError(f"{function} works in place and needs a contiguous array in C order; use the form without _")
+        kind = type(tensor).__name__
+        raise ValueError(f"{prefix}{show('tensor', tensor)} is a {kind}; give a NumPy array, {_ELSE}")
+    _refuse_mask(tensor, prefix)
+    if not tensor.flags.writeable:
+        raise ValueError(f"{prefix}tensor is read-only; give a copy, {_ELSE}")
+    if not tensor.flags.c_contiguous:
+        layout = f"shape {tensor.shape} and strides {tensor.strides}"
+        raise ValueError(f"{prefix}tensor has {layout}; give a contiguous array in C order, {_ELSE}")
     if not tensor.dtype.isnative:
-        raise ValueError(f"{function} works in place and needs native byte order")
+        raise ValueError(f"{prefix}tensor has element type {tensor.dtype}; give native byte order, {_ELSE}")
     return tensor
+
+
+def _refuse_mask(tensor: Any, prefix: str) -> None:
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise ValueError(f"{prefix}tensor is a masked array, and the mask would be lost: give tensor.filled(...)")
 
 
 def place(array: np.ndarray) -> tuple[int, int]:
@@ -76,11 +96,18 @@ def empty(shape: int | tuple[int, ...], dtype: Any = float) -> np.ndarray:
     >>> hvd.empty((2, 3), "float32").shape
     (2, 3)
     """
-    dtype = np.dtype(dtype)
-    dtype_code(dtype)
-    template = np.empty(0, dtype)  # lets NumPy judge the shape's form
-    shape = np.broadcast_shapes(shape)
-    count = int(np.prod(shape, dtype=np.int64))
-    if count == 0:
-        return np.empty(shape, dtype)
-    return np.asarray(memory.allocate(count * template.itemsize)).view(dtype).reshape(shape)
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"{show('dtype', dtype)} is no element type: {error}") from None
+    dtype_code(dtype, "dtype is")
+    try:
+        dimensions = np.broadcast_shapes(shape)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{show('shape', shape)} is no shape: {error}") from None
+    size = math.prod(dimensions) * dtype.itemsize
+    if size >= 2**63:
+        raise ValueError(f"{show('shape', shape)} of {dtype} has more bytes than memory can have")
+    if size == 0:
+        return np.empty(dimensions, dtype)
+    return np.asarray(memory.allocate(size)).view(dtype).reshape(dimensions)

@@ -4,19 +4,21 @@ Collective operations on NumPy arrays, with the names and signatures of horovod.
 
 Every function that takes an array also takes what `np.asarray` takes, but for those that end in `_`: they work in place
 and need a writable array in C order. Functions with `async` in their name return a handle for `poll` and `synchronize`;
-leave the array alone until then. Errors: ValueError for wrong arguments, HorovodInternalError when ranks disagree or
-one is lost.
+leave the array alone until then. Errors: TypeError and ValueError for wrong arguments, HorovodInternalError when ranks
+disagree or one is lost.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from horovod.common import abi, names, reductions, request
+from horovod.common import abi, batch, names, reductions, request
+from horovod.common.arguments import factors, show
+from horovod.common.arguments import root_rank as checked_root
+from horovod.common.barrier import barrier as _barrier
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 from horovod.numpy.adapter import as_in_place, as_input, dtype_code, place, wrap
 from horovod.numpy.compression import Compression
@@ -69,10 +71,14 @@ def allreduce(
     array([1., 2.])
     """
     reduce_op = reductions.choose(op, average)
+    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
+        allowed = "hvd.Compression.none or hvd.Compression.fp16"
+        raise TypeError(f"{show('compression', compression)} cannot compress: give {allowed}")
     compressed, context = compression.compress(tensor)
     array = as_input(compressed)
     output = np.empty(array.shape, array.dtype)
-    request.run(_reduction(array, output, name, reduce_op, (prescale_factor, postscale_factor), process_set))
+    operation = _reduction(array, output, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    request.run(operation, (array, output))
     return compression.decompress(output, context)
 
 
@@ -89,7 +95,7 @@ def allreduce_async(
     reduce_op = reductions.choose(op, average)
     array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
-    scale = (prescale_factor, postscale_factor)
+    scale = factors(prescale_factor, postscale_factor)
     operation = _reduction(array, output, name, reduce_op, scale, process_set)
     return request.submit(operation, (array, output), lambda _: output)
 
@@ -106,7 +112,8 @@ def allreduce_(
     """Reduce in place and return `tensor`."""
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_")
-    request.run(_reduction(array, array, name, reduce_op, (prescale_factor, postscale_factor), process_set))
+    operation = _reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    request.run(operation, (array,))
     return tensor
 
 
@@ -122,7 +129,7 @@ def allreduce_async_(
     """Start `allreduce_`; `synchronize` returns `tensor`."""
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_async_")
-    operation = _reduction(array, array, name, reduce_op, (prescale_factor, postscale_factor), process_set)
+    operation = _reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
     return request.submit(operation, (array,), lambda _: tensor)
 
 
@@ -143,7 +150,7 @@ def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = gl
     True
     """
     array = as_input(tensor)
-    result = request.run(_gathering(array, name, process_set))
+    result = request.run(_gathering(array, name, process_set), (array,))
     assert result is not None
     return wrap(result, array.dtype)
 
@@ -155,23 +162,14 @@ def allgather_async(tensor: Any, name: str | None = None, process_set: ProcessSe
     return request.submit(operation, (array,), lambda result: wrap(result, array.dtype))
 
 
-def _rank(root_rank: Any) -> int:
-    try:
-        rank = operator.index(root_rank)
-    except TypeError:
-        raise ValueError(f"root_rank={root_rank!r} is no rank: give a whole number") from None
-    if not 0 <= rank < 2**31:
-        raise ValueError(f"invalid root rank {rank}: give a rank of the job, 0 or more")
-    return rank
-
-
 def _broadcasting(
     array: np.ndarray, output: np.ndarray, root_rank: int, name: str | None, process_set: ProcessSet
 ) -> request.Operation:
     identifier = id_of(process_set)
     dtype = dtype_code(array.dtype)
-    wire_name = names.wire_name("broadcast", name, identifier)
+    root = checked_root(root_rank)
     source = place(array)
+    wire_name = names.wire_name("broadcast", name, identifier)
     return request.Operation(
         abi.BROADCAST,
         wire_name,
@@ -181,7 +179,7 @@ def _broadcasting(
         source,
         source if output is array else place(output),
         abi.SUM,
-        _rank(root_rank),
+        root,
     )
 
 
@@ -198,7 +196,7 @@ def broadcast(
     """
     array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
-    request.run(_broadcasting(array, output, root_rank, name, process_set))
+    request.run(_broadcasting(array, output, root_rank, name, process_set), (array, output))
     return output
 
 
@@ -217,7 +215,7 @@ def broadcast_(
 ) -> np.ndarray:
     """Overwrite `tensor` with root_rank's and return it."""
     array = as_in_place(tensor, "broadcast_")
-    request.run(_broadcasting(array, array, root_rank, name, process_set))
+    request.run(_broadcasting(array, array, root_rank, name, process_set), (array,))
     return tensor
 
 
@@ -231,21 +229,52 @@ def broadcast_async_(
 
 
 def broadcast_parameters(params: Mapping[str, np.ndarray] | Sequence[Any], root_rank: int) -> None:
-    """Overwrite all arrays of a dict, or of a list of arrays or (name, array) pairs, with root_rank's."""
+    """
+    Overwrite all arrays of a dict, or of a list of arrays or (name, array) pairs, with root_rank's.
+
+    Nothing is sent unless every entry can be. Arrays may share memory with each other.
+    """
+    root = checked_root(root_rank)
+    items: list[batch.Item] = []
+    names_used: set[str] = set()
+    for label, name, array in _named(params):
+        try:
+            operation = _broadcasting(as_in_place(array, "broadcast_parameters"), array, root, name, global_process_set)
+            if name in names_used:
+                raise ValueError(f"there is the name {name!r} twice: give each array its own")
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"params[{label}]: {error}") from None
+        names_used.add(name)
+        items.append((operation, (array,)))
+    batch.run_all(items)
+
+
+def _named(params: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(params, Mapping):
-        pairs = sorted(params.items())
+        # Text first, so that a key of another type is found by the check of names and not by the sort.
+        for name in sorted(params, key=lambda name: (not isinstance(name, str), str(name))):
+            yield repr(name), name, params[name]
     elif isinstance(params, Sequence) and not isinstance(params, (str, bytes)):
-        pairs = [item if isinstance(item, tuple) else (f"parameter.{i}", item) for i, item in enumerate(params)]
+        for i, item in enumerate(params):
+            if not isinstance(item, tuple):
+                yield str(i), f"parameter.{i}", item
+            elif len(item) == 2:
+                yield str(i), item[0], item[1]
+            else:
+                raise ValueError(f"params[{i}]: {show('entry', item)} is no pair: give an array or (name, array)")
     else:
-        raise ValueError(f"broadcast_parameters needs a dict or a list, not {type(params).__name__}")
-    handles = [broadcast_async_(array, root_rank, name) for name, array in pairs]
-    for handle in handles:
-        synchronize(handle)
+        raise ValueError(f"{show('params', params)} is {type(params).__name__}: give a dict or a list")
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Return when every rank of the set has called it."""
-    request.run(request.Operation(abi.BARRIER, b"barrier.noname", id_of(process_set)))
+    """
+    Return when every rank of the set has called it. Threads of a rank take turns.
+
+    >>> import horovod.numpy as hvd
+    >>> hvd.init()
+    >>> hvd.barrier()
+    """
+    _barrier(process_set)
 
 
 def poll(handle: int) -> bool:

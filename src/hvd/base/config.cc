@@ -26,10 +26,14 @@ const std::vector<Knob>& Knobs() {
   static const std::vector<Knob> knobs{
       {"HOROVOD_RANK", &Config::rank, "0", "This process's rank. Set by launchers.", 0},
       {"HOROVOD_SIZE", &Config::size, "1", "Number of processes. Set by launchers.", 1},
-      {"HOROVOD_LOCAL_RANK", &Config::local_rank, "found", "Rank among the processes of this host.", 0},
-      {"HOROVOD_LOCAL_SIZE", &Config::local_size, "found", "Number of processes on this host.", 1},
-      {"HOROVOD_CROSS_RANK", &Config::cross_rank, "found", "Index of this host among the hosts with this local rank.",
-       0},
+      {"HOROVOD_LOCAL_RANK", &Config::local_rank, "found",
+       "Rank among the processes of this host, as hvd.local_rank() reports it. Set by launchers, with LOCAL_SIZE.", 0},
+      {"HOROVOD_LOCAL_SIZE", &Config::local_size, "found",
+       "Number of processes on this host, as hvd.local_size() reports it. Memory is shared by host identity, whatever "
+       "this says.",
+       1},
+      {"HOROVOD_CROSS_RANK", &Config::cross_rank, "found",
+       "Index of this host among the hosts with this local rank. Set by launchers, with CROSS_SIZE.", 0},
       {"HOROVOD_CROSS_SIZE", &Config::cross_size, "found", "Number of hosts that have this local rank.", 1},
       {"HOROVOD_HOSTNAME", &Config::hostname, "found",
        "Identity of this host. Ranks with equal identity share memory. Without it: boot id, network namespace and "
@@ -74,8 +78,6 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_SPIN_US", &Config::spin_us, "by cores", "Microseconds that a waiting rank polls before it sleeps.", 0},
       {"HOROVOD_TCP_CONGESTION", &Config::tcp_congestion, "cubic",
        "Congestion control of data connections; empty: the system's default."},
-      {"HOROVOD_DETERMINISTIC", &Config::deterministic, "1",
-       "1: sums depend on the rank layout alone. 0 allows faster orders across many hosts."},
       {"HOROVOD_LOG_LEVEL", &Config::log_level, "warning", "trace, debug, info, warning, error or fatal."},
       {"HOROVOD_LOG_HIDE_TIME", &Config::log_hide_time, "0", "1 leaves the time out of log lines."},
   };
@@ -118,6 +120,23 @@ bool AtLeast(const T& value, double minimum) {
   return true;
 }
 
+// Two variables of which launchers set both or none.
+Status CheckPair(const char* rank_name, int rank, const char* size_name, int size, int all) {
+  if (rank < 0 && size < 0) return {};
+  if (rank < 0 || size < 0) {
+    const bool has_rank = rank >= 0;
+    return Fail(Code::kInvalidArgument, "{}={} without {}: set both or neither", has_rank ? rank_name : size_name,
+                has_rank ? rank : size, has_rank ? size_name : rank_name);
+  }
+  if (rank >= size) {
+    return Fail(Code::kInvalidArgument, "{}={} is not below {}={}: it counts from 0", rank_name, rank, size_name, size);
+  }
+  if (all > 0 && size > all) {
+    return Fail(Code::kInvalidArgument, "{}={} is above HOROVOD_SIZE={}", size_name, size, all);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Config> ConfigFromEnvironment() {
@@ -134,6 +153,10 @@ Result<Config> ConfigFromEnvironment() {
     return Fail(Code::kInvalidArgument, "{}={} is not valid: give {}{}, or unset it", knob.name, text,
                 Wanted(knob.field), range);
   }
+  HVD_RETURN_IF_ERROR(
+      CheckPair("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size, config.size));
+  HVD_RETURN_IF_ERROR(
+      CheckPair("HOROVOD_CROSS_RANK", config.cross_rank, "HOROVOD_CROSS_SIZE", config.cross_size, config.size));
   return config;
 }
 

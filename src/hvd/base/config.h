@@ -14,6 +14,7 @@ struct Config {
   // Who am I (set by launchers; api names of Horovod).
   int rank = -1;
   int size = -1;
+  // The next two, and the two after them, are given together or not at all.
   int local_rank = -1;
   int local_size = -1;
   int cross_rank = -1;
@@ -51,7 +52,6 @@ struct Config {
   int64_t arena_bytes = -1;
   int64_t spin_us = -1;
   std::string tcp_congestion = "cubic";
-  bool deterministic = true;
 
   // Logging.
   std::string log_level = "warning";

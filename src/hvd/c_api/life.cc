@@ -106,7 +106,8 @@ int NextGeneration(const Config& config) {
 
 Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& options) {
   HVD_ASSIGN_OR_RETURN(Config config, Resolve(options));
-  if (options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
+  const bool meets = config.size > 1;  // a rank alone meets nobody, and must not get ahead of the others' count
+  if (meets && options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
   if (!hvd::log::SetLevel(config.log_level)) {
     return Fail(Code::kInvalidArgument,
                 "HOROVOD_LOG_LEVEL={} is no level: give trace, debug, info, warning, error or fatal", config.log_level);
@@ -250,9 +251,10 @@ HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value) {
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   const auto& layout = engine->layout();
-  const int32_t values[] = {layout.rank,        layout.size,          layout.local_rank,
-                            layout.local_size,  layout.cross_rank,    layout.cross_size,
-                            layout.homogeneous, engine->generation(), engine->uses_shm()};
+  const auto& reported = layout.reported;
+  const int32_t values[] = {layout.rank,         layout.size,          reported.local_rank,
+                            reported.local_size, reported.cross_rank,  reported.cross_size,
+                            layout.homogeneous,  engine->generation(), engine->uses_shm()};
   if (what < 0 || what >= static_cast<int32_t>(std::size(values))) {
     return Report(Code::kInvalidArgument, fmt::format("hvd_query: {} is no property", what));
   }

@@ -84,6 +84,11 @@ int RefuseWait(std::string_view function) {
                   function));
 }
 
+hvd::Time Until(double timeout_s) {
+  if (timeout_s < 0) return hvd::Time::max();
+  return hvd::SteadyClock().Now() + hvd::Seconds(hvd::c_api::Bounded(timeout_s));
+}
+
 // Shapes of outputs of hvd_run must outlive the operation; until this thread's next hvd_run.
 thread_local hvd::Shape t_shape;
 
@@ -127,6 +132,15 @@ HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle*
 }
 
 HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output) {
+  hvd_handle handle = 0;
+  return hvd_run_for(ctx, request, -1, output, &handle);
+}
+
+HVD_API int hvd_run_for(hvd_context* ctx, const hvd_request* request, double timeout_s, hvd_output* output,
+                        hvd_handle* handle) {
+  if (handle == nullptr) return Report(Code::kInvalidArgument, "hvd_run_for: handle is NULL");
+  *handle = 0;
+  if (std::isnan(timeout_s)) return Report(Code::kInvalidArgument, "hvd_run_for: timeout_s is nan");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
   if (Completer::InAlloc()) return RefuseWait("hvd_run");
@@ -135,9 +149,13 @@ HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* ou
   }
   auto submission = Translate(engine, request);
   if (!submission) return Report(submission.error());
-  auto result = engine->Run(std::move(*submission));
+  auto result = engine->Run(std::move(*submission), Until(timeout_s));
   if (!result) return Report(result.error());
   Operation* op = *result;
+  if (!op->over.load(std::memory_order_acquire)) {
+    *handle = op->handle;
+    return HVD_IN_PROGRESS;
+  }
   int status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);
   if (output != nullptr && status == HVD_OK) {
     Fill(*op, output);
@@ -162,10 +180,8 @@ HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s) {
   if (timeout_s != 0 && Completer::InAlloc()) return RefuseWait("hvd_wait");
   Operation* op = engine->Find(handle);
   if (op == nullptr) return Report(Code::kInvalidArgument, fmt::format("{} is no handle of this engine", handle));
-  const hvd::SteadyClock clock;
-  const hvd::Time until = timeout_s < 0 ? hvd::Time::max() : clock.Now() + hvd::Seconds(hvd::c_api::Bounded(timeout_s));
   int status = HVD_IN_PROGRESS;
-  const bool over = timeout_s == 0 ? op->over.load(std::memory_order_acquire) : engine->Wait(op, until);
+  const bool over = timeout_s == 0 ? op->over.load(std::memory_order_acquire) : engine->Wait(op, Until(timeout_s));
   if (over) status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);
   engine->Release(op);
   return status;

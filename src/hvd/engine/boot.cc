@@ -10,11 +10,13 @@
 
 #include "hvd/base/log.h"
 #include "hvd/engine/card.h"
+#include "hvd/engine/meeting.h"
+#include "hvd/engine/place.h"
 #include "hvd/net/address.h"
+#include "hvd/net/crypto.h"
 #include "hvd/net/token.h"
-#include "hvd/rendezvous/factory.h"
-#include "hvd/topology/cores.h"
 #include "hvd/topology/host.h"
+#include "hvd/topology/process.h"
 #include "hvd/transport/inproc/window.h"
 #include "hvd/transport/shm/ring.h"
 #include "hvd/transport/shm/ring_pair.h"
@@ -26,6 +28,11 @@ namespace {
 
 using transport::shm::Arena;
 
+// For clients of a store that is about to go.
+constexpr Duration kLastAnswers = std::chrono::seconds(3);
+// For ranks to say that they need a folder's keys no more.
+constexpr Duration kTidyUp = std::chrono::seconds(2);
+
 // One boot; its members are filled in as the steps go.
 class Booter {
  public:
@@ -33,106 +40,85 @@ class Booter {
   Result<World> Run();
 
  private:
-  Status OpenStore();
-  Status ExchangeCards();
-  Status CheckCards() const;
+  Status MeetAndConnect();
+  Result<Card> MakeCard() const;
+  Status ChooseKey();
   Status ShareMemory();
   Status MakeRings();
   Status Connect();
   Result<net::Address> ListenAddress() const;
-  Status ChooseKey();
-  std::vector<std::string> Keys(std::string_view what, const std::vector<Rank>& ranks) const;
-  std::string Key(std::string_view what, Rank rank) const { return fmt::format("{}/{}/{}", prefix_, what, rank); }
-  std::vector<Rank> AllRanks() const;
   Duration Left() const { return std::max(deadline_ - clock_.Now(), Duration(1)); }
-  bool in_process() const { return config_.rendezvous_addr.starts_with("memory:"); }
+  bool in_process() const { return IsInProcess(config_.rendezvous_addr); }
 
   const BootOptions& options_;
   const Config& config_;
   SteadyClock clock_;
   Time deadline_{};
-  std::string prefix_;
   std::optional<net::Token> token_;  // the job's, or one for this generation that came through the store
-  std::unique_ptr<rendezvous::Server> server_;
-  std::unique_ptr<rendezvous::Store> store_;
+  Place place_;
+  std::optional<Meeting> meeting_;
   std::vector<Card> cards_;
   World world_;
 };
 
-std::vector<Rank> Booter::AllRanks() const {
-  std::vector<Rank> ranks(config_.size);
-  for (Rank rank = 0; rank < config_.size; ++rank) ranks[rank] = rank;
-  return ranks;
-}
-
-std::vector<std::string> Booter::Keys(std::string_view what, const std::vector<Rank>& ranks) const {
-  std::vector<std::string> keys;
-  for (Rank rank : ranks) keys.push_back(Key(what, rank));
-  return keys;
-}
-
 Result<World> Booter::Run() {
   deadline_ = clock_.Now() + Seconds(config_.start_timeout_s);
-  prefix_ = fmt::format("hvd/{}", config_.generation);
   world_.generation = config_.generation;
   HVD_ASSIGN_OR_RETURN(world_.loop, loop::CreateEpollLoop());
   if (config_.size == 1) {
     HVD_ASSIGN_OR_RETURN(const std::string host, topology::HostIdentity(config_.hostname));
     world_.layout = MakeLayout(0, {host});
+    Report(config_, &world_.layout);
     world_.ranks = {{host, topology::Hostname(), static_cast<int>(getpid())}};
     return std::move(world_);
   }
-  HVD_RETURN_IF_ERROR(OpenStore());
-  HVD_RETURN_IF_ERROR(ExchangeCards());
-  HVD_RETURN_IF_ERROR(CheckCards());
+  Status ready;
+  do {
+    meeting_.reset();
+    place_ = {};
+    HVD_ASSIGN_OR_RETURN(place_, OpenPlace(config_, deadline_));
+    token_ = place_.token;
+    meeting_.emplace(config_, place_.store.get(), deadline_, [this] {
+      const std::string refusal = place_.server == nullptr ? "" : place_.server->LastRefusal();
+      return refusal.empty() ? "" : fmt::format("the store turned somebody away: {}", refusal);
+    });
+    ready = MeetAndConnect();
+  } while (!ready && meeting_->came_too_early() && clock_.Now() < deadline_);
+  if (!ready) {
+    meeting_->GiveUp(ready.error());
+    meeting_.reset();
+    place_.store.reset();
+    // Those who wait for this store's answer shall still read why.
+    if (place_.server != nullptr) (void)place_.server->Drain(kLastAnswers);
+    return Fail(std::move(ready).error());
+  }
+  // Who comes now comes for the next start.
+  if (place_.server != nullptr) place_.server->CloseDoor();
+  // The store may be rank 0's own: it must not go before everybody has what it came for.
+  meeting_->Finish(place_.server != nullptr ? Left() : kTidyUp, IsFolder(config_.rendezvous_addr));
+  meeting_.reset();
+  place_.store.reset();
+  if (place_.server != nullptr) (void)place_.server->Drain(kLastAnswers);
+  return std::move(world_);
+}
+
+Status Booter::MeetAndConnect() {
+  HVD_ASSIGN_OR_RETURN(Card card, MakeCard());
+  HVD_ASSIGN_OR_RETURN(cards_, meeting_->Meet(std::move(card)));
   HVD_RETURN_IF_ERROR(ChooseKey());
   HVD_RETURN_IF_ERROR(ShareMemory());
   world_.pairs.resize(config_.size);
   if (world_.window != nullptr) HVD_RETURN_IF_ERROR(MakeRings());
-  HVD_RETURN_IF_ERROR(Connect());
-  store_.reset();
-  // The store is rank 0's own: it must not go before everybody has what it came for.
-  if (server_ != nullptr) {
-    if (auto drained = server_->Drain(config_.size, Left()); !drained) log::Warning("{}", drained.error().message);
-  }
-  return std::move(world_);
+  return Connect();
 }
 
-Status Booter::OpenStore() {
-  rendezvous::Options options;
-  options.address = config_.rendezvous_addr;
-  options.insecure = config_.insecure;
-  options.timeout = Left();
-  if (!config_.token_file.empty()) {
-    HVD_ASSIGN_OR_RETURN(token_, net::Token::Load(config_.token_file));
-    options.token = token_;
-  }
-  const bool served = !options.address.starts_with("file:") && !in_process();
-  if (config_.rank == 0 && served) {
-    auto server = rendezvous::Serve(options);
-    if (server) {
-      server_ = std::move(*server);
-    } else if (server.error().code == Code::kAlreadyExists) {
-      // A driver may serve the store for us; if it is somebody else, connecting says so.
-      options.timeout = std::min<Duration>(options.timeout, std::chrono::seconds(5));
-      auto store = rendezvous::OpenStore(options);
-      if (!store) return Fail(std::move(server).error());
-      store_ = std::move(*store);
-      return {};
-    } else {
-      return Fail(std::move(server).error());
-    }
-  }
-  HVD_ASSIGN_OR_RETURN(store_, rendezvous::OpenStore(options));
-  return {};
-}
-
-Status Booter::ExchangeCards() {
+Result<Card> Booter::MakeCard() const {
   Card card;
   card.version = HVD_VERSION;
+  card.size = config_.size;
+  card.process = topology::ThisProcess();
   HVD_ASSIGN_OR_RETURN(card.host_id, topology::HostIdentity(config_.hostname));
   card.hostname = config_.hostname.empty() ? topology::Hostname() : config_.hostname;
-  card.pid = static_cast<int>(getpid());
   if (config_.disable_shm) {
     card.no_shm = "HOROVOD_DISABLE_SHM is set";
   } else if (!Arena::Process().shareable()) {
@@ -141,6 +127,12 @@ Status Booter::ExchangeCards() {
     if (auto probe = transport::shm::Probe(); !probe) card.no_shm = probe.error().message;
   }
   card.process_sets = fmt::format("{}", options_.process_sets);
+  card.trust = config_.insecure ? "insecure" : "none";
+  if (token_) {
+    HVD_ASSIGN_OR_RETURN(const net::Key derived, net::DeriveKey(token_->bytes(), "card", config_.generation));
+    card.trust = net::ToHex(net::Bytes(derived.bytes).first(8));
+  }
+  card.encrypt = config_.encrypt;
   card.settings.chunk_bytes = std::min<int64_t>(config_.chunk_bytes, 64 << 20) / 64 * 64;
   card.settings.eager_bytes = config_.eager_limit;
   card.settings.fusion_threshold = config_.fusion_threshold;
@@ -150,49 +142,18 @@ Status Booter::ExchangeCards() {
     card.settings.eager_bytes = n <= 4 ? 64 << 10 : n <= 8 ? 32 << 10 : n <= 16 ? 16 << 10 : 4 << 10;
   }
   card.settings.eager_bytes = std::min(card.settings.eager_bytes, card.settings.chunk_bytes);
-  HVD_RETURN_IF_ERROR(store_->Set(Key("card", config_.rank), Encode(card)));
-  auto texts = store_->Wait(Keys("card", AllRanks()), Left());
-  if (!texts && texts.error().code != Code::kDeadlineExceeded) return Fail(std::move(texts).error());
-  if (!texts) {
-    std::vector<Rank> missing;
-    for (Rank rank : AllRanks()) {
-      if (!store_->Wait({Key("card", rank)}, Duration(1))) missing.push_back(rank);
-    }
-    return Fail(Code::kDeadlineExceeded,
-                "rank {} did not arrive at {} within {:g} s: is it running, and does it have the same HOROVOD_SIZE and "
-                "HOROVOD_RENDEZVOUS_ADDR? HOROVOD_START_TIMEOUT sets the limit",
-                fmt::join(missing, ", "), config_.rendezvous_addr, config_.start_timeout_s);
-  }
-  for (const std::string& text : *texts) {
-    HVD_ASSIGN_OR_RETURN(Card other, DecodeCard(text));
-    cards_.push_back(std::move(other));
-  }
-  return {};
-}
-
-Status Booter::CheckCards() const {
-  const Card& mine = cards_[config_.rank];
-  for (Rank rank = 0; rank < config_.size; ++rank) {
-    if (cards_[rank].version != mine.version) {
-      return Fail(Code::kFailedPrecondition, "rank {} runs hvd {}, rank {} runs {}: install one version everywhere",
-                  config_.rank, mine.version, rank, cards_[rank].version);
-    }
-    if (cards_[rank].process_sets != mine.process_sets) {
-      return Fail(Code::kInvalidArgument,
-                  "process sets differ: rank {} was given {}, rank {} was given {}; give every rank the same list",
-                  config_.rank, mine.process_sets, rank, cards_[rank].process_sets);
-    }
-  }
-  return {};
+  return card;
 }
 
 Status Booter::ChooseKey() {
   std::vector<std::string> hosts;
   for (const Card& card : cards_) {
     hosts.push_back(card.host_id);
-    world_.ranks.push_back({card.host_id, card.hostname, card.pid});
+    world_.ranks.push_back({card.host_id, card.hostname, card.process.pid});
   }
   world_.layout = MakeLayout(config_.rank, hosts);
+  // Threads of one process share its environment, which speaks of the process.
+  if (!in_process()) Report(config_, &world_.layout);
   world_.settings = cards_[0].settings;
   if (token_.has_value() || config_.insecure) return {};
   // The store is open to this user alone, so what rank 0 puts there is a secret of this job.
@@ -201,9 +162,9 @@ Status Booter::ChooseKey() {
     const auto bytes = token_->bytes();
     std::string hex;
     for (const auto byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
-    return store_->Set(Key("key", 0), hex);
+    return meeting_->Put("key", hex);
   }
-  HVD_ASSIGN_OR_RETURN(const auto values, store_->Wait({Key("key", 0)}, Left()));
+  HVD_ASSIGN_OR_RETURN(const auto values, meeting_->Gather("key", {0}));
   HVD_ASSIGN_OR_RETURN(token_, net::Token::FromHex(values[0]));
   return {};
 }
@@ -222,7 +183,7 @@ Status Booter::ShareMemory() {
       changed->store(true, std::memory_order_release);
       loop->Wake();
     };
-    const std::string prefix = fmt::format("{}/window/{}", prefix_, locals[0]);
+    const std::string prefix = fmt::format("{}/window/{}", meeting_->prefix(), locals[0]);
     Result<std::unique_ptr<transport::Window>> window = Fail(Code::kInternal, "");
     if (in_process()) {
       transport::inproc::WindowOptions inproc;
@@ -234,7 +195,7 @@ Status Booter::ShareMemory() {
       window = transport::inproc::CreateWindow(inproc);
     } else {
       transport::shm::WindowOptions shm;
-      shm.store = store_.get();
+      shm.store = place_.store.get();
       shm.prefix = prefix;
       shm.generation = config_.generation;
       shm.local = world_.layout.local_rank;
@@ -259,8 +220,8 @@ Status Booter::ShareMemory() {
     }
   }
   // One rank without shared memory means none for this host: all must take the same road.
-  HVD_RETURN_IF_ERROR(store_->Set(Key("shm", config_.rank), why.empty() ? "yes" : why));
-  HVD_ASSIGN_OR_RETURN(const auto answers, store_->Wait(Keys("shm", locals), Left()));
+  HVD_RETURN_IF_ERROR(meeting_->Put("shm", why.empty() ? "yes" : why));
+  HVD_ASSIGN_OR_RETURN(const auto answers, meeting_->Gather("shm", locals));
   for (size_t i = 0; i < answers.size(); ++i) {
     if (answers[i] == "yes") continue;
     world_.window.reset();
@@ -297,7 +258,7 @@ Status Booter::MakeRings() {
 
 Result<net::Address> Booter::ListenAddress() const {
   std::string host = "127.0.0.1";
-  if (!config_.rendezvous_addr.starts_with("file:") && !in_process()) {
+  if (!IsFolder(config_.rendezvous_addr) && !in_process()) {
     HVD_ASSIGN_OR_RETURN(const auto where, net::ParseHostPort(config_.rendezvous_addr));
     HVD_ASSIGN_OR_RETURN(const auto addresses, net::Resolve(where));
     // The address from which this host reaches the meeting place: a datagram socket tells, without a packet.
@@ -311,7 +272,7 @@ Result<net::Address> Booter::ListenAddress() const {
     HVD_ASSIGN_OR_RETURN(const net::Address mine, net::Address::FromRaw(reinterpret_cast<sockaddr*>(&local), length));
     return mine.WithPort(0);
   }
-  if (config_.rendezvous_addr.starts_with("file:") && world_.layout.cross_size > 1 && config_.hostname.empty()) {
+  if (IsFolder(config_.rendezvous_addr) && world_.layout.cross_size > 1 && config_.hostname.empty()) {
     host = topology::Hostname();
   }
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::Resolve({host, 0}));
@@ -326,8 +287,8 @@ Status Booter::Connect() {
   if (wanted.empty()) return {};
   HVD_ASSIGN_OR_RETURN(const net::Address where, ListenAddress());
   HVD_ASSIGN_OR_RETURN(auto listener, transport::tcp::Listener::Create(where));
-  HVD_RETURN_IF_ERROR(store_->Set(Key("tcp", config_.rank), listener.address().ToString()));
-  HVD_ASSIGN_OR_RETURN(const auto texts, store_->Wait(Keys("tcp", wanted), Left()));
+  HVD_RETURN_IF_ERROR(meeting_->Put("tcp", listener.address().ToString()));
+  HVD_ASSIGN_OR_RETURN(const auto texts, meeting_->Gather("tcp", wanted));
   transport::tcp::ConnectOptions options;
   options.rank = config_.rank;
   options.size = config_.size;

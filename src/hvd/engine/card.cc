@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/engine/card.h"
 
-#include <array>
 #include <charconv>
+#include <vector>
 
 namespace hvd::engine {
 namespace {
 
-constexpr size_t kFields = 10;
+constexpr size_t kFields = 16;
 
 std::string OneLine(std::string text) {
   for (char& c : text) {
@@ -22,37 +22,100 @@ bool Parse(std::string_view text, Number* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+std::vector<std::string_view> Lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (;;) {
+    const size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    if (end == std::string_view::npos || lines.size() > kFields) return lines;
+    text = text.substr(end + 1);
+  }
+}
+
+std::string_view TrustOf(const Card& card) {
+  if (card.trust == "none") return "has no job token (no HOROVOD_TOKEN_FILE)";
+  if (card.trust == "insecure") return "has no job token (no HOROVOD_TOKEN_FILE) and HOROVOD_INSECURE=1";
+  return "has a job token";
+}
+
 }  // namespace
 
 std::string Encode(const Card& card) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", OneLine(card.version), OneLine(card.host_id),
-                     OneLine(card.hostname), card.pid, OneLine(card.no_shm), OneLine(card.process_sets),
-                     card.settings.eager_bytes, card.settings.chunk_bytes, card.settings.fusion_threshold,
-                     card.settings.cache_capacity);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", OneLine(card.version),
+                     OneLine(card.nonce), card.size, OneLine(card.process.machine), card.process.pid,
+                     card.process.start_time, OneLine(card.host_id), OneLine(card.hostname), OneLine(card.no_shm),
+                     OneLine(card.process_sets), OneLine(card.trust), card.encrypt ? 1 : 0, card.settings.eager_bytes,
+                     card.settings.chunk_bytes, card.settings.fusion_threshold, card.settings.cache_capacity);
 }
 
 Result<Card> DecodeCard(std::string_view text) {
-  std::array<std::string_view, kFields> fields;
-  for (size_t i = 0; i < kFields; ++i) {
-    const size_t end = text.find('\n');
-    if ((end == std::string_view::npos) != (i == kFields - 1))
-      return Fail(Code::kInvalidArgument, "a rank's card has no {} fields", kFields);
-    fields[i] = text.substr(0, end);
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-  }
+  const std::vector<std::string_view> fields = Lines(text);
   Card card;
   card.version = fields[0];
-  card.host_id = fields[1];
-  card.hostname = fields[2];
-  card.no_shm = fields[4];
-  card.process_sets = fields[5];
-  const bool good = Parse(fields[3], &card.pid) && Parse(fields[6], &card.settings.eager_bytes) &&
-                    Parse(fields[7], &card.settings.chunk_bytes) && Parse(fields[8], &card.settings.fusion_threshold) &&
-                    Parse(fields[9], &card.settings.cache_capacity);
-  if (!good || card.pid <= 0 || card.settings.eager_bytes < 0 || card.settings.chunk_bytes < 64) {
+  if (fields.size() >= 2 && card.version != HVD_VERSION) {
+    card.nonce = fields[1];
+    return card;
+  }
+  if (fields.size() != kFields) return Fail(Code::kInvalidArgument, "a rank's card has no {} fields", kFields);
+  card.nonce = fields[1];
+  card.process.machine = fields[3];
+  card.host_id = fields[6];
+  card.hostname = fields[7];
+  card.no_shm = fields[8];
+  card.process_sets = fields[9];
+  card.trust = fields[10];
+  int encrypt = 0;
+  const bool good = Parse(fields[2], &card.size) && Parse(fields[4], &card.process.pid) &&
+                    Parse(fields[5], &card.process.start_time) && Parse(fields[11], &encrypt) &&
+                    Parse(fields[12], &card.settings.eager_bytes) && Parse(fields[13], &card.settings.chunk_bytes) &&
+                    Parse(fields[14], &card.settings.fusion_threshold) &&
+                    Parse(fields[15], &card.settings.cache_capacity);
+  if (!good || card.size < 1 || card.process.pid <= 0 || card.settings.eager_bytes < 0 ||
+      card.settings.chunk_bytes < 64) {
     return Fail(Code::kInvalidArgument, "a rank's card has a field that is no number");
   }
+  card.encrypt = encrypt != 0;
   return card;
+}
+
+std::string NameOf(Rank rank, const Card& card) {
+  if (card.process.pid == 0) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} (pid {} on {})", rank, card.process.pid, card.hostname);
+}
+
+Status Compare(Rank a_rank, const Card& a, Rank b_rank, const Card& b) {
+  const std::string a_name = NameOf(a_rank, a);
+  const std::string b_name = NameOf(b_rank, b);
+  if (a.version != b.version) {
+    return Fail(Code::kFailedPrecondition,
+                "versions differ: {} runs hvd {}, {} runs {}; install one version everywhere", a_name, a.version,
+                b_name, b.version);
+  }
+  if (a.size != b.size) {
+    return Fail(Code::kInvalidArgument, "HOROVOD_SIZE differs: {} on {}, {} on {}; give every rank the same", a.size,
+                a_name, b.size, b_name);
+  }
+  if (a.process_sets != b.process_sets) {
+    return Fail(Code::kInvalidArgument,
+                "process sets differ: {} was given {}, {} was given {}; give every rank the same list", a_name,
+                a.process_sets, b_name, b.process_sets);
+  }
+  if (a.trust != b.trust) {
+    if (TrustOf(a) == TrustOf(b)) {
+      return Fail(Code::kPermissionDenied,
+                  "job tokens differ: {} and {} were given different ones; HOROVOD_TOKEN_FILE must hold the same token "
+                  "on every rank",
+                  a_name, b_name);
+    }
+    return Fail(Code::kPermissionDenied,
+                "job tokens differ: {} {}, {} {}; set HOROVOD_TOKEN_FILE and HOROVOD_INSECURE alike on every rank",
+                a_name, TrustOf(a), b_name, TrustOf(b));
+  }
+  if (a.encrypt != b.encrypt) {
+    return Fail(Code::kInvalidArgument, "HOROVOD_ENCRYPT differs: {:d} on {}, {:d} on {}; give every rank the same",
+                a.encrypt, a_name, b.encrypt, b_name);
+  }
+  return {};
 }
 
 }  // namespace hvd::engine

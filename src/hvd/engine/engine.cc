@@ -91,16 +91,16 @@ Result<Handle> Engine::Submit(Submission submission) {
   return handle;
 }
 
-Result<Operation*> Engine::Run(Submission submission) {
+Result<Operation*> Engine::Run(Submission submission, Time until) {
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
   if (TryToken()) {
     BeginOnLoop(op);
-    TurnUntilOver(op, Time::max());
+    TurnUntilOver(op, until);
     GiveToken();
   } else {
     LeaveInInbox(op);
   }
-  Wait(op, Time::max());
+  Wait(op, until);
   return op;
 }
 

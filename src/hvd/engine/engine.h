@@ -65,8 +65,9 @@ class Engine final : public SetHost {
 
   // Starts an operation. The handle is the caller's until Forget.
   Result<Handle> Submit(Submission submission);
-  // Submits and turns the engine until it is over. The caller owns the result, and gives it back by Forget(its handle).
-  Result<Operation*> Run(Submission submission);
+  // Submits and turns the engine until it is over or the time has come. The caller owns the result, and gives it back
+  // by Forget(its handle).
+  Result<Operation*> Run(Submission submission, Time until = Time::max());
   // Turns or waits until the operation is over or the time has come. Whether it is over.
   bool Wait(Operation* op, Time until);
   // nullptr: no such handle. Give back with Release.

@@ -37,7 +37,19 @@ Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids) {
   for (size_t r = 0; r < host_ids.size(); ++r) {
     if (layout.host_of[r] == my_host) layout.local_ranks.push_back(static_cast<Rank>(r));
   }
+  layout.reported = {layout.local_rank, layout.local_size, layout.cross_rank, layout.cross_size};
   return layout;
+}
+
+void Report(const Config& config, Layout* layout) {
+  if (config.local_size > 0) {
+    layout->reported.local_rank = config.local_rank;
+    layout->reported.local_size = config.local_size;
+  }
+  if (config.cross_size > 0) {
+    layout->reported.cross_rank = config.cross_rank;
+    layout->reported.cross_size = config.cross_size;
+  }
 }
 
 }  // namespace hvd::engine

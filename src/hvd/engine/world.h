@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hvd/base/config.h"
 #include "hvd/base/types.h"
 #include "hvd/loop/loop.h"
 #include "hvd/transport/pair.h"
@@ -23,6 +24,7 @@ struct RankInfo {
 
 // Where this rank stands among the others.
 struct Layout {
+  // As found by the hosts' identities: what the engine works with.
   Rank rank = 0;
   int size = 1;
   int local_rank = 0;
@@ -30,6 +32,13 @@ struct Layout {
   int cross_rank = 0;
   int cross_size = 1;
   bool homogeneous = true;
+  // What users are told: the launcher's values where it gave them, else the same as above.
+  struct Reported {
+    int local_rank = 0;
+    int local_size = 1;
+    int cross_rank = 0;
+    int cross_size = 1;
+  } reported;
   std::vector<int> host_of;       // by rank: index of the host, hosts ordered by their lowest rank
   std::vector<Rank> local_ranks;  // ranks of this host, ascending
 
@@ -59,5 +68,7 @@ struct World {
 };
 
 Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids);
+// Fills in what the launcher gave (HOROVOD_LOCAL_RANK ...). Which ranks share memory is not touched by it.
+void Report(const Config& config, Layout* layout);
 
 }  // namespace hvd::engine

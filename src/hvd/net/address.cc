@@ -49,6 +49,7 @@ Result<HostPort> ParseHostPort(std::string_view text, uint16_t default_port) {
     if (has_port) port = text.substr(colon + 1);
   }
   if (where.host.empty()) return BadAddress(text, "the host is empty");
+  if (where.host.find_first_of("[]") != std::string::npos) return BadAddress(text, "brackets go around a v6 address");
   if (where.host.find('\0') != std::string::npos) return BadAddress("...", "it contains a NUL byte");
   if (has_port && !ParsePort(port, &where.port)) return BadAddress(text, "the port is no number from 0 to 65535");
   return where;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kIdentity = "hvd";
 constexpr uint8_t kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256: the key's hash must be the cipher's.
-constexpr const char* kDenied = "the other side has another job token, or none";
+constexpr const char* kDenied = "the other side has another job token (HOROVOD_TOKEN_FILE), or none";
 
 const TlsContext* ContextOf(SSL* ssl) { return static_cast<const TlsContext*>(SSL_get_app_data(ssl)); }
 
@@ -135,7 +135,9 @@ Result<Transfer> TlsStream::Explain(int returned, int saved_errno) {
   if (ready_) return Fail(Code::kUnknown, "the TLS connection failed: {}", text);
   if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_UNEXPECTED_MESSAGE ||
       reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_UNSUPPORTED_PROTOCOL) {
-    return Fail(Code::kFailedPrecondition, "the other side does not speak TLS 1.3: is it another program?");
+    return Fail(
+        Code::kFailedPrecondition,
+        "the other side does not speak TLS 1.3: it has no job token (HOROVOD_TOKEN_FILE), or is another program");
   }
   return Fail(Code::kPermissionDenied, "{} ({})", kDenied, text);
 }
@@ -153,7 +155,9 @@ Result<Want> TlsStream::TryHandshake() {
     return Want::kNothing;
   }
   HVD_ASSIGN_OR_RETURN(const Transfer state, Explain(returned, saved_errno));
-  if (state.end) return Fail(Code::kUnknown, "the other side closed the connection during the TLS handshake");
+  if (state.end)
+    return Fail(Code::kUnknown,
+                "the other side closed the connection during the TLS handshake; does it have a job token, too?");
   return state.want;
 }
 

@@ -87,6 +87,8 @@ Result<Token> Token::Load(const std::string& path) {
     size += static_cast<size_t>(count);
   }
   while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == '\r' || text[size - 1] == ' ')) --size;
+  if (size == 0)
+    return Fail(Code::kInvalidArgument, "token file {} is empty: it should hold 64 hexadecimal digits", path);
   auto token = FromHex({text, size});
   if (!token) return Fail(Code::kInvalidArgument, "token file {}: {}", path, token.error().message);
   return token;

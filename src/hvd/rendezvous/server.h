@@ -17,9 +17,14 @@ class Server {
   virtual ~Server() = default;
   // What clients give to OpenStore: the address asked for, with the port that was chosen.
   virtual std::string address() const = 0;
-  // Waits until `expected_goodbyes` clients have left (said goodbye, or lost their connection, as a client that died
-  // does) since the server began. kDeadlineExceeded says how many had.
-  virtual Status Drain(int expected_goodbyes, Duration timeout) = 0;
+  // Nobody new is let in any more.
+  virtual void CloseDoor() = 0;
+  // Waits until no client is connected: all have said goodbye, or ended. kDeadlineExceeded says how many have not.
+  // Strangers do not count.
+  virtual Status Drain(Duration timeout) = 0;
+  // Why the last client was turned away that could not prove to be one of ours; empty: none was. A hint for whoever
+  // waits in vain: it may have been a rank with another token, or a stranger.
+  virtual std::string LastRefusal() const = 0;
 };
 
 }  // namespace hvd::rendezvous

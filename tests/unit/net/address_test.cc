@@ -33,8 +33,8 @@ TEST(ParseHostPort, TakesWhatUsersWrite) {
 }
 
 TEST(ParseHostPort, RefusesTheRestAndNamesIt) {
-  for (const char* text :
-       {"", ":80", "host:", "host:x", "host:65536", "host:-1", "host: 1", "[::1", "[::1]80", "[]:1"}) {
+  for (const char* text : {"", ":80", "host:", "host:x", "host:65536", "host:-1", "host: 1", "[::1", "[::1]80", "[]:1",
+                           ":::]", "[[::1]:1", "a]:1"}) {
     SCOPED_TRACE(text);
     const auto where = ParseHostPort(text);
     ASSERT_FALSE(where);

@@ -5,7 +5,8 @@
 // instead of asking the kernel to be told.
 //
 // Thread safety: as Store; processes and threads may each have their own on one folder.
-// Lifetime: the files stay. Give every job a new folder.
+// Lifetime: a file stays until its key is deleted. The engine removes its own when the ranks have met, and does not
+// mistake what a killed job left for its own (engine/meeting.h), so that one folder serves one job after the other.
 
 #include <memory>
 #include <optional>

@@ -58,10 +58,13 @@ Result<Response> Client::Ask(const Request& request, Duration timeout) {
   if (!response) {
     const Error& error = response.error();
     if (error.code == Code::kDeadlineExceeded) {
-      broken_ = Error{error.code,
-                      fmt::format("the store at {} did not answer within {:.3g} s", address_, net::InSeconds(timeout))};
+      // Not kDeadlineExceeded: that means a key that did not come.
+      broken_ = Error{Code::kUnknown, fmt::format("the store at {} did not answer within {:.3g} s; is rank 0 stopped?",
+                                                  address_, net::InSeconds(timeout))};
     } else {
-      broken_ = Error{error.code, fmt::format("lost the store at {}: {}; did rank 0 end?", address_, error.message)};
+      broken_ =
+          Error{error.code, fmt::format("lost the store at {}: {}; did rank 0 end? Its own output should tell why",
+                                        address_, error.message)};
     }
     return Fail(*broken_);
   }

@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kReadBytes = 32 << 10;
 // Reads per call, so that one busy client does not keep the others waiting.
 constexpr int kReadsPerAdvance = 8;
+// The first byte of a TLS handshake.
+constexpr char kTlsRecord = 0x16;
 
 tl::unexpected<Error> Left() { return Fail(Code::kCancelled, "the client left"); }
 
@@ -50,6 +52,10 @@ Status Connection::ReadPreface() {
     if (moved.bytes == 0) break;
     preface_.append(net::AsText(net::Bytes(buffer).first(moved.bytes)));
     // Compared as it comes: a stranger learns nothing by sending half of it.
+    if (preface_[0] == kTlsRecord) {
+      return Fail(Code::kPermissionDenied,
+                  "the client has a job token and this store has none: set HOROVOD_TOKEN_FILE on every rank");
+    }
     if (!kPreface.starts_with(preface_))
       return Fail(Code::kInvalidArgument, "the client does not speak the store protocol");
   }

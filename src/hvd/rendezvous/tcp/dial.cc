@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 // With several addresses of one name, a silent one must not use up the time of the others.
 constexpr Duration kConnectShare = std::chrono::seconds(3);
 
+constexpr Duration kKnockTime = milliseconds(200);
+
 // What another attempt cannot cure.
 bool IsFinal(Code code) {
   return code == Code::kPermissionDenied || code == Code::kFailedPrecondition || code == Code::kInvalidArgument;
@@ -71,6 +73,27 @@ Result<std::unique_ptr<net::Stream>> DialAll(const Options& options, const std::
   return Fail(std::move(last));
 }
 
+// A token makes the difference between a TCP port and a unix socket of this machine. So where only one side has one,
+// the other is not found: this looks whether somebody is at the other door, and lets the server there know that we
+// came.
+std::string KnockAtTheOtherDoor(const Options& options, const std::shared_ptr<net::TlsContext>& tls) {
+  const auto where = net::ParseHostPort(options.address);
+  const auto addresses = where ? net::Resolve(*where) : Result<std::vector<net::Address>>(std::vector<net::Address>());
+  if (!addresses || addresses->empty()) return "";
+  const net::Address& front = addresses->front();
+  const auto door = options.token ? LocalName(where->port) : Result<net::Address>(front);
+  if (!front.IsLoopback() || !door) return "";
+  const Time deadline = net::DeadlineAfter(kKnockTime);
+  auto fd = net::Connect(*door, deadline);
+  if (!fd) return "";
+  if (auto stream = MakeStream(tls, std::move(*fd)); stream && net::Handshake(**stream, deadline)) {
+    (void)ExchangePrefaces(**stream, deadline);
+  }
+  if (options.token) return "; a store without a job token is there: was HOROVOD_TOKEN_FILE not given to rank 0?";
+  return fmt::format("; somebody listens at TCP {}: if rank 0 was given HOROVOD_TOKEN_FILE, set it here, too",
+                     front.ToString());
+}
+
 // Ranks that started together must not come back together.
 Duration Jittered(Duration pause) {
   thread_local std::minstd_rand random{std::random_device{}()};
@@ -83,13 +106,16 @@ Result<std::unique_ptr<net::Stream>> Dial(const Options& options) {
   HVD_ASSIGN_OR_RETURN(const std::shared_ptr<net::TlsContext> tls, MakeTls(options, net::TlsSide::kClient));
   const Time deadline = net::DeadlineAfter(options.timeout);
   Duration pause = milliseconds(2);
-  for (;;) {
+  std::string found;
+  for (int attempt = 1;; ++attempt) {
     auto stream = DialAll(options, tls, deadline);
     if (stream || IsFinal(stream.error().code)) return stream;
     const Duration left = net::Left(deadline);
+    // Not at first, when the server is probably just about to come.
+    if (found.empty() && (attempt % 8 == 0 || left == Duration::zero())) found = KnockAtTheOtherDoor(options, tls);
     if (left == Duration::zero()) {
-      return Fail(Code::kDeadlineExceeded, "no store answered at {} within {:.3g} s; is rank 0 running? ({})",
-                  options.address, net::InSeconds(options.timeout), stream.error().message);
+      return Fail(Code::kDeadlineExceeded, "no store answered at {} within {:.3g} s; is rank 0 running? ({}{})",
+                  options.address, net::InSeconds(options.timeout), stream.error().message, found);
     }
     std::this_thread::sleep_for(std::min(Jittered(pause), left));
     pause = std::min<Duration>(pause * 2, milliseconds(100));

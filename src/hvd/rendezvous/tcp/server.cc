@@ -110,17 +110,31 @@ void Server::Run() {
   while (!stop_.load(std::memory_order_acquire)) loop_->Turn(Duration(-1));
 }
 
-Status Server::Drain(int expected_goodbyes, Duration timeout) {
+void Server::CloseDoor() {
+  loop_->Defer([this] {
+    if (!listener_) return;
+    loop_->Unwatch(listener_.get());
+    listener_.Reset();
+  });
+  loop_->Wake();
+}
+
+Status Server::Drain(Duration timeout) {
   std::unique_lock lock(mutex_);
   const auto bounded = std::min<Duration>(timeout, std::chrono::hours(24));
-  if (someone_left_.wait_for(lock, bounded, [&] { return left_ >= expected_goodbyes; })) return {};
-  return Fail(Code::kDeadlineExceeded, "{} of {} clients have left the store at {} after {:.3g} s", left_,
-              expected_goodbyes, address_, net::InSeconds(timeout));
+  if (someone_left_.wait_for(lock, bounded, [&] { return here_ == 0; })) return {};
+  return Fail(Code::kDeadlineExceeded, "{} clients have not left the store at {} after {:.3g} s", here_, address_,
+              net::InSeconds(timeout));
+}
+
+std::string Server::LastRefusal() const {
+  const std::lock_guard lock(mutex_);
+  return last_refusal_;
 }
 
 void Server::OnListener() {
   // A few at a time: the handshakes of those already here come first.
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerTurn && listener_; ++i) {
     auto accepted = net::Accept(listener_.get());
     if (!accepted) return PauseAccepting();
     if (!*accepted) return;
@@ -133,7 +147,9 @@ void Server::OnListener() {
 void Server::PauseAccepting() {
   // Out of descriptors: the listener stays readable, so watching it would burn a core.
   (void)loop_->Rearm(listener_.get(), 0);
-  loop_->At(loop_->Now() + kAcceptPause, [this] { (void)loop_->Rearm(listener_.get(), EPOLLIN); });
+  loop_->At(loop_->Now() + kAcceptPause, [this] {
+    if (listener_) (void)loop_->Rearm(listener_.get(), EPOLLIN);
+  });
 }
 
 Status Server::AddClient(net::Fd fd) {
@@ -163,6 +179,8 @@ void Server::Advance(ClientId id, uint32_t epoll_events) {
     client.proven = true;
     unproven_.erase(id);
     ClearTimer(client);
+    const std::lock_guard lock(mutex_);
+    ++here_;
   }
   if (!advanced) return Doom(id, advanced.error());
   if (client.proven && client.connection->has_output() && !client.timer_set) {
@@ -178,6 +196,10 @@ void Server::Doom(ClientId id, const Error& why) {
   found->second.doomed = true;
   loop_->Unwatch(found->second.connection->fd());
   if (why.code != Code::kCancelled) {
+    if (!found->second.proven) {
+      const std::lock_guard lock(mutex_);
+      last_refusal_ = why.message;
+    }
     const auto level = complaints_++ < kLoudComplaints ? log::Level::kWarning : log::Level::kDebug;
     if (log::Enabled(level)) {
       log::Write(level, fmt::format("the store at {} dropped a client: {}", address_, why.message));
@@ -198,7 +220,7 @@ void Server::Remove(ClientId id) {
   if (!was_proven) return;
   {
     const std::lock_guard lock(mutex_);
-    ++left_;
+    --here_;
   }
   someone_left_.notify_all();
 }

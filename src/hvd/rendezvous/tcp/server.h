@@ -38,7 +38,9 @@ class Server final : public rendezvous::Server {
   ~Server() override;
 
   std::string address() const override { return address_; }
-  Status Drain(int expected_goodbyes, Duration timeout) override;
+  void CloseDoor() override;
+  Status Drain(Duration timeout) override;
+  std::string LastRefusal() const override;
 
  private:
   struct Client {
@@ -68,7 +70,7 @@ class Server final : public rendezvous::Server {
   const std::string address_;
   const Protection protection_;
   const std::shared_ptr<net::TlsContext> tls_;
-  const net::Fd listener_;
+  net::Fd listener_;  // none once the door is closed
   const std::unique_ptr<loop::Loop> loop_;
 
   // On the loop.
@@ -81,9 +83,11 @@ class Server final : public rendezvous::Server {
   int complaints_ = 0;
 
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable someone_left_;
-  int left_ = 0;  // under mutex_
+  // Under mutex_.
+  int here_ = 0;  // proven clients
+  std::string last_refusal_;
   std::thread thread_;
 };
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+hvd_init in a way that Ctrl-C ends: on a thread of its own, because a wait inside the library sees no signals.
+
+An attempt that was interrupted goes on in the background until all ranks are there or its time is over. The next
+`start` with the same process sets joins it. If nobody does and it succeeds, this rank leaves the job at once, so that
+the others get an error and do not wait for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+
+from horovod.common import abi
+from horovod.common.library import load
+from horovod.common.status import init_exception
+
+# Guards `_attempt` and the members of the one that it names.
+_lock = threading.Lock()
+_attempt: _Attempt | None = None
+
+
+class _Attempt:
+    """
+    One call of hvd_init.
+
+    Thread safety: `over` may be waited for by anybody; the result is read after that, the rest under the lock.
+    """
+
+    def __init__(self, process_sets: list[list[int]]) -> None:
+        self.process_sets = process_sets
+        self.waiting = 0  # callers
+        self.over = threading.Event()
+        self.error: Exception | None = None
+        threading.Thread(target=self._run, name="hvd init", daemon=True).start()
+
+    def _run(self) -> None:
+        global _attempt
+        sizes = [len(ranks) for ranks in self.process_sets]
+        ranks = [rank for ranks in self.process_sets for rank in ranks]
+        options = abi.InitOptions(struct_size=ctypes.sizeof(abi.InitOptions), rank=-1, size=-1, generation=-1)
+        options.process_set_count = len(sizes)
+        options.process_set_sizes = (ctypes.c_int32 * len(sizes))(*sizes)
+        options.process_set_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
+        code = load().hvd_init(ctypes.byref(options), None)
+        if code != abi.OK:
+            self.error = init_exception(code)  # here: the text is this thread's
+        with _lock:
+            if code == abi.OK and self.waiting == 0:
+                load().hvd_shutdown(None)
+            _attempt = None
+            self.over.set()
+
+
+def start(process_sets: list[list[int]]) -> None:
+    """Join the job; returns when every rank has."""
+    global _attempt
+    while True:
+        with _lock:
+            attempt = _attempt
+            if attempt is None:
+                attempt = _attempt = _Attempt(process_sets)
+            joined = attempt.process_sets == process_sets
+            attempt.waiting += joined
+        try:
+            attempt.over.wait()
+        except BaseException:
+            if joined:
+                _give_up(attempt)
+            raise
+        if joined:
+            break
+    if attempt.error is not None:
+        raise attempt.error
+
+
+def _give_up(attempt: _Attempt) -> None:
+    with _lock:
+        attempt.waiting -= 1
+        if attempt.waiting == 0 and attempt.over.is_set() and attempt.error is None:
+            load().hvd_shutdown(None)
+
+
+def under_way() -> bool:
+    """Whether an attempt that was interrupted still goes on. The library's shutdown would wait for its end."""
+    return _attempt is not None
+
+
+def _forget_attempt() -> None:
+    # The thread of an attempt is not in a forked child.
+    global _lock, _attempt
+    _lock = threading.Lock()
+    _attempt = None
+
+
+os.register_at_fork(after_in_child=_forget_attempt)

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Where ranks meet: the store that HOROVOD_RENDEZVOUS_ADDR names, served by rank 0 where nobody else does.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "hvd/base/config.h"
+#include "hvd/base/result.h"
+#include "hvd/net/token.h"
+#include "hvd/rendezvous/server.h"
+#include "hvd/rendezvous/store.h"
+
+namespace hvd::engine {
+
+// Declared in the order of their lives: the store goes before the server that it may ask.
+struct Place {
+  std::optional<net::Token> token;  // the job's
+  std::unique_ptr<rendezvous::Server> server;
+  std::unique_ptr<rendezvous::Store> store;
+};
+
+// host:port with a port, file:///folder or memory:NAME; else an error that names variable and value.
+Status CheckPlace(const std::string& address);
+inline bool IsFolder(const std::string& address) { return address.starts_with("file:"); }
+inline bool IsInProcess(const std::string& address) { return address.starts_with("memory:"); }
+
+// Errors name the variable and its value.
+Result<Place> OpenPlace(const Config& config, Time deadline);
+
+}  // namespace hvd::engine

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A process that may be named across machines and reboots, and whether it still runs.
+//
+// Thread safety: all functions may be called from any thread.
+
+#include <cstdint>
+#include <string>
+
+namespace hvd::topology {
+
+struct Process {
+  std::string machine;  // boot id and pid namespace: where `pid` means something; empty: unknown
+  int pid = 0;
+  uint64_t start_time = 0;  // in clock ticks since boot; tells a reused pid
+  bool operator==(const Process&) const = default;
+};
+
+enum class Life { kRuns, kEnded, kUnknown };  // unknown: it is on another machine
+
+Process ThisProcess();
+// A zombie has ended.
+Life LifeOf(const Process& process);
+
+}  // namespace hvd::topology

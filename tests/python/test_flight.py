@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m horovod.flight names the right rank and the right cause, for every way in which a job hangs."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from horovod.flight import __main__ as command
+from horovod.flight import diagnose, load
+
+SECOND = 10**9
+NOW = 5000 * SECOND  # every rank's monotonic clock at its dump
+WALL = 1_700_000_000 * SECOND
+
+
+def op(name, state="sent", ago=60.0, **fields):
+    """One operation; it reached each of its states `ago` seconds before the dump."""
+    order = ["submitted", "sent", "agreed", "running", "done"]
+    reached = order[: order.index(state) + 1] if state in order else ["submitted", state]
+    record = {"set": 0, "name": name, "op": "ALLREDUCE", "dtype": "float32", "shape": [10], "bytes": 40}
+    record.update({"reduce": "sum", "state": state, "ns": {s: NOW - int(ago * SECOND) for s in reached}})
+    record.update(fields)
+    return record
+
+
+class Folder:
+    """Writes dumps as the library does."""
+
+    def __init__(self, path, size):
+        self.path = path
+        self.size = size
+
+    def dump(self, rank, *ops, reason="SIGUSR2", before=0.0, peers=(), sets=(), end=True, **header):
+        head = {"flight": 1, "rank": rank, "size": self.size, "generation": 0, "pid": 100 + rank, "host": f"node{rank}"}
+        head.update({"boot": f"boot{rank}", "version": "0", "reason": reason, "monotonic_ns": NOW})
+        head.update({"wall_ns": WALL - int(before * SECOND), "submitted": len(ops), "kept": len(ops), **header})
+        lines = [head, *peers, *sets, *({"n": n, **record} for n, record in enumerate(ops))]
+        if end:
+            lines.append({"end": True, "skipped": 0})
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (self.path / f"flight.{rank}.json").write_text(text)
+
+    def verdict(self, **options):
+        return diagnose(load(self.path), **options)
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Folder(tmp_path, 4)
+
+
+def blamed(verdict):
+    return verdict.cause, verdict.ranks
+
+
+def peer(rank):
+    return {"peer": rank, "host": f"node{rank}", "pid": 100 + rank}
+
+
+@pytest.mark.parametrize("culprit", range(4))
+class TestOneRankIsAbsent:
+    def others(self, job, culprit, *ops, **header):
+        for rank in range(4):
+            if rank != culprit:
+                job.dump(rank, *ops, peers=[peer(r) for r in range(4)], **header)
+
+    def test_no_dump(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("b"))
+        verdict = job.verdict()
+        assert blamed(verdict) == ("no_dump", [culprit])
+        assert verdict.waiting == [rank for rank in range(4) if rank != culprit]
+        assert verdict.operation == 'ALLREDUCE "b"'
+        assert verdict.waited_s == pytest.approx(60)
+        assert f"pid {100 + culprit}" in verdict.details[0]
+
+    @pytest.mark.parametrize("state", ["dead", "stopped"])
+    def test_dead_or_stopped(self, job, culprit, state):
+        self.others(job, culprit, op("b"))
+        asked = []
+
+        def probe(host, pid):
+            asked.append((host, pid))
+            return state
+
+        assert blamed(job.verdict(probe=probe)) == (state, [culprit])
+        assert asked == [(f"node{culprit}", 100 + culprit)]
+
+    def test_an_old_dump_is_no_dump(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("b"))
+        job.dump(culprit, op("a", "done", 1), before=300)
+        assert blamed(job.verdict()) == ("no_dump", [culprit])
+
+    def test_dump_of_an_earlier_generation_is_no_dump(self, job, culprit):
+        self.others(job, culprit, op("b"), generation=1)
+        job.dump(culprit, op("b", "done"))
+        assert blamed(job.verdict()) == ("no_dump", [culprit])
+
+    def test_crashed(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("b"))
+        job.dump(culprit, op("a", "done", 1), reason="crash: SIGSEGV", before=60)
+        verdict = job.verdict()
+        assert blamed(verdict) == ("crashed", [culprit])
+        assert "SIGSEGV" in verdict.what
+
+    def test_never_submitted(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("b", "done", 61), op("a", "done", 61), op("b"))
+        job.dump(culprit, op("a", "done", 61), op("a", "done", 61))
+        verdict = job.verdict()
+        assert blamed(verdict) == ("never_submitted", [culprit])
+        assert 'last operation ALLREDUCE "a", done 61.0 s before its dump' in verdict.details[0]
+
+    def test_never_submitted_anything(self, job, culprit):
+        self.others(job, culprit, op("a"))
+        job.dump(culprit)
+        verdict = job.verdict()
+        assert blamed(verdict) == ("never_submitted", [culprit])
+        assert "nothing at all" in verdict.details[0]
+
+    def test_busy_in_its_own_code(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("a"))
+        job.dump(culprit, op("a", "done", 61))
+        assert blamed(job.verdict()) == ("busy", [culprit])
+
+    def test_busy_with_another_operation(self, job, culprit):
+        self.others(job, culprit, op("a"))
+        job.dump(culprit, op("big", "running", 61, set=1))
+        verdict = job.verdict()
+        assert blamed(verdict) == ("busy", [culprit])
+        assert '"big" (process set 1)' in verdict.what
+
+    def test_ended_early(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("a"))
+        job.dump(culprit, op("a", "done", 1), reason="shutdown")
+        verdict = job.verdict()
+        assert blamed(verdict) == ("ended", [culprit])
+        assert "join" in verdict.advice
+
+    def test_submitted_but_its_engine_does_not_turn(self, job, culprit):
+        self.others(job, culprit, op("a"))
+        job.dump(culprit, op("a", "submitted", 50))
+        assert blamed(job.verdict()) == ("busy_engine", [culprit])
+
+    def test_its_engine_is_busy_with_another_operation(self, job, culprit):
+        self.others(job, culprit, op("a"))
+        job.dump(culprit, op("big", "running", 70, set=1), op("a", "submitted", 50))
+        verdict = job.verdict()
+        assert blamed(verdict) == ("busy_engine", [culprit])
+        assert '"big"' in verdict.what
+
+
+@pytest.mark.parametrize("culprit", range(4))
+class TestOneRankDiffers:
+    DIFFERENCES = (
+        ("other_operation", {"op": "ALLGATHER"}),
+        ("other_type", {"dtype": "float64"}),
+        ("other_shape", {"shape": [11]}),
+        ("other_shape", {"shape": [10, 1]}),
+        ("other_reduction", {"reduce": "max"}),
+    )
+
+    @pytest.mark.parametrize(("cause", "change"), DIFFERENCES)
+    @pytest.mark.parametrize("failed", [False, True])
+    def test_in_its_description(self, job, culprit, cause, change, failed):
+        how = {"state": "failed", "code": 9} if failed else {"state": "sent"}
+        for rank in range(4):
+            fields = change if rank == culprit else {}
+            job.dump(rank, op("first", "done", 61), {**op("a", **how), **fields})
+        verdict = job.verdict()
+        assert blamed(verdict) == (cause, [culprit])
+        assert verdict.operation.endswith('"a"')
+
+    def test_in_the_root(self, job, culprit):
+        for rank in range(4):
+            job.dump(rank, op("a", op="BROADCAST", root=int(rank == culprit)))
+        assert blamed(job.verdict()) == ("other_root", [culprit])
+
+    def test_in_the_name(self, job, culprit):
+        for rank in range(4):
+            job.dump(rank, op("first", "done", 61), op("gradient_1" if rank == culprit else "gradient"))
+        verdict = job.verdict()
+        assert blamed(verdict) == ("other_name", [culprit])
+        assert '"gradient_1" where the others submitted "gradient"' in verdict.what
+
+    def test_in_what_it_does(self, job, culprit):
+        for rank in range(4):
+            job.dump(rank, op("metrics", op="BARRIER") if rank == culprit else op("gradient"))
+        assert blamed(job.verdict()) == ("other_operation", [culprit])
+
+    def test_in_the_order(self, job, culprit):
+        for rank in range(4):
+            before = [op("a", "done", 70), op("b", "done", 70)]
+            job.dump(rank, *before, op("b" if rank == culprit else "a"))
+        assert blamed(job.verdict()) == ("other_order", [culprit])
+
+
+def test_allgather_may_differ_in_the_first_dimension(job):
+    for rank in range(4):
+        job.dump(rank, op("a", "running", op="ALLGATHER", shape=[rank, 3]))
+    assert job.verdict().cause == "no_progress"
+
+
+def test_of_two_ranks_neither_is_more_right(tmp_path):
+    job = Folder(tmp_path, 2)
+    job.dump(0, op("a"))
+    job.dump(1, op("a", dtype="int32"))
+    verdict = job.verdict()
+    assert blamed(verdict) == ("other_type", [1])
+    assert "do not say" in verdict.what
+
+
+def test_who_waits_for_the_culprit_elsewhere_is_not_blamed(job):
+    """Rank 3 has not submitted "a" because it waits for rank 2 in a process set of both."""
+    sets = [{"set": 1, "ranks": [2, 3]}]
+    job.dump(0, op("a", ago=50), sets=sets)
+    job.dump(1, op("a", ago=50), sets=sets)
+    job.dump(3, op("pair", ago=55, set=1), sets=sets)
+    assert blamed(job.verdict()) == ("no_dump", [2])
+    job.dump(2, op("pair", "done", 61, set=1), sets=sets)
+    verdict = job.verdict()
+    assert blamed(verdict) == ("busy", [2])
+    assert verdict.operation == 'ALLREDUCE "pair" (process set 1)'
+
+
+def test_members_of_a_process_set_alone_are_missed(job):
+    sets = [{"set": 1, "ranks": [0, 1]}]
+    job.dump(0, op("a", set=1), sets=sets)
+    assert blamed(job.verdict()) == ("no_dump", [1])
+
+
+def test_a_dead_rank_explains_the_late_ones(job):
+    job.dump(0, op("a", "done", 61), op("a"))
+    job.dump(1, op("a", "done", 61), op("a"))
+    job.dump(2, op("a", "done", 61))
+    assert blamed(job.verdict()) == ("no_dump", [3])
+
+
+def test_several_ranks_at_fault_in_one_way(job):
+    job.dump(0, op("a"))
+    for rank in (1, 2, 3):
+        job.dump(rank, op("other", "done", 61))
+    verdict = job.verdict()
+    assert blamed(verdict) == ("never_submitted", [1, 2, 3])
+    assert verdict.waiting == [0]
+
+
+def test_the_one_that_does_not_run_what_all_agreed_on(job):
+    for rank in range(4):
+        job.dump(rank, op("a", "agreed" if rank == 2 else "running"))
+    assert blamed(job.verdict()) == ("no_progress", [2])
+
+
+def test_a_rank_that_finished_is_not_missing(job):
+    for rank in range(3):
+        job.dump(rank, op("a", "running", position=7, missing=[1], missing_count=1))
+    job.dump(3, op("a", "done", position=7))
+    assert blamed(job.verdict()) == ("no_progress", [1])
+
+
+def test_requests_that_nobody_answers(job):
+    for rank in range(4):
+        job.dump(rank, op("a"))
+    assert blamed(job.verdict()) == ("no_agreement", [0])
+
+
+def test_a_rank_that_the_others_lost(job):
+    for rank in (0, 1, 3):
+        job.dump(rank, op("a", "failed", 1, code=2, at_fault=2), reason="revoked: rank 2 was lost")
+    assert blamed(job.verdict()) == ("no_dump", [2])
+
+
+def test_work_in_progress_is_no_stall(job):
+    for rank in range(4):
+        job.dump(rank, op("a", "done", 0.1), *([op("b", ago=0.01)] if rank else []))
+    assert blamed(job.verdict()) == ("nothing", [])
+
+
+def test_a_fresh_operation_beside_a_stalled_one_blames_nobody(job):
+    for rank in range(4):
+        job.dump(rank, op("fresh", ago=0.01), *([op("a")] if rank != 1 else []))
+    job.dump(2, op("a"))
+    assert job.verdict().ranks == [1]
+
+
+def test_what_is_broken_is_read_as_far_as_it_goes(job):
+    for rank in range(4):
+        job.dump(rank, op("a"))
+    path = job.path / "flight.3.json"
+    path.write_text(path.read_text()[:-60])
+    (job.path / "flight.2.json").write_text("")
+    (job.path / "flight.x.json").write_text("[]\n")
+    (job.path / "flight.1.json.part").write_text("half")
+    assert sorted(load(job.path)) == [0, 1, 3]
+    assert not load(job.path)[3].whole
+    assert blamed(job.verdict()) == ("no_dump", [2])
+
+
+def run(*arguments):
+    argv = [sys.executable, "-m", "horovod.flight", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_prints_a_short_block(job):
+    for rank in (0, 1, 3):
+        job.dump(rank, op("a"), peers=[peer(2)])
+    result = run(job.path)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == 'Stuck: ALLREDUCE "a", for 60 s'
+    assert lines[1].startswith("At fault: rank 2: left no dump")
+    assert lines[2] == "Waiting: ranks 0, 1, 3"
+    assert lines[-1] == "From the dumps of 3 of 4 ranks."
+    assert len(lines) <= 8
+
+
+def test_the_command_writes_json(job):
+    for rank in (0, 1, 3):
+        job.dump(rank, op("a"))
+    verdict = json.loads(run(job.path, "--json").stdout)
+    assert verdict["cause"] == "no_dump"
+    assert verdict["ranks"] == [2]
+    assert verdict["dumped"] == [0, 1, 3]
+
+
+def test_the_command_says_when_there_is_nothing(tmp_path):
+    result = run(tmp_path)
+    assert result.returncode == 2
+    assert "no dumps" in result.stderr
+
+
+def test_processes_of_this_machine_are_looked_at(job):
+    """A stopped process is told from a dead one, without its help."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitpid(child.pid, os.WUNTRACED)
+        here = {"host": "here", "boot": boot, "wall_ns": time.time_ns()}
+        known = [{"peer": 2, "host": "here", "pid": child.pid}]
+        for rank in (0, 1, 3):
+            job.dump(rank, op("a"), peers=known, **here)
+        dumps = load(job.path)
+        assert blamed(diagnose(dumps, probe=command.local_probe(dumps))) == ("stopped", [2])
+    finally:
+        child.kill()
+        child.wait()
+    assert blamed(diagnose(dumps, probe=command.local_probe(dumps))) == ("dead", [2])

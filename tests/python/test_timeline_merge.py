@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m horovod.timeline merge: several ranks' files become one, on one clock."""
+
+import doctest
+import json
+import subprocess
+import sys
+
+import pytest
+from horovod import timeline
+
+
+def file(rank, *events, boot="", monotonic=None, wall=0, offset=0):
+    clock = {"rank": rank, "wall_base_ns": wall, "clock_offset_ns": offset, "boot": boot}
+    if monotonic is not None:
+        clock["monotonic_base_ns"] = monotonic
+    head = {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": f"rank {rank}"}}
+    return [head, {"ph": "M", "name": "hvd_clock", "pid": 0, "args": clock}, *events]
+
+
+def tensor(pid, name):
+    return {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+
+
+def pair(pid, rank, ts):
+    begin = {"ph": "B", "name": "ALLREDUCE", "ts": ts, "pid": pid, "tid": rank}
+    return [begin, {"ph": "E", "ts": ts + 1, "pid": pid, "tid": rank}]
+
+
+def test_a_tensor_is_one_process_and_each_rank_a_thread_of_it():
+    # The ranks met the tensors in different orders.
+    first = file(0, tensor(1, "a"), *pair(1, 0, 5), tensor(2, "b"), *pair(2, 0, 7))
+    second = file(1, tensor(1, "b"), *pair(1, 1, 7), tensor(2, "a"), *pair(2, 1, 5))
+    merged = timeline.merge([first, second])
+    names = {e["pid"]: e["args"]["name"] for e in merged if e.get("name") == "process_name"}
+    assert names == {0: "job", 1: "a", 2: "b"}
+    begins = [(names[e["pid"]], e["tid"], e["ts"]) for e in merged if e["ph"] == "B"]
+    assert sorted(begins) == [("a", 0, 5), ("a", 1, 5), ("b", 0, 7), ("b", 1, 7)]
+    lanes = [(e["pid"], e["tid"], e["args"]["name"]) for e in merged if e.get("name") == "thread_name"]
+    assert sorted(lanes) == [(1, 0, "rank 0"), (1, 1, "rank 1"), (2, 0, "rank 0"), (2, 1, "rank 1")]
+
+
+def test_hosts_are_aligned_by_wall_clock_and_measured_offset():
+    first = file(0, *pair(0, 0, 10.0), boot="x", monotonic=5, wall=1_000_000)
+    second = file(1, *pair(0, 1, 10.0), boot="y", monotonic=900_000, wall=1_500_000, offset=-300_000)
+    begins = {e["tid"]: e["ts"] for e in timeline.merge([first, second]) if e["ph"] == "B"}
+    assert begins == {0: 10.0, 1: 210.0}
+
+
+def test_ranks_of_one_host_are_aligned_by_its_monotonic_clock():
+    """Between the two starts the wall clock was set back by a second."""
+    first = file(0, *pair(0, 0, 10.0), boot="x", monotonic=1_000_000, wall=10**9)
+    second = file(1, *pair(0, 1, 10.0), boot="x", monotonic=1_250_000, wall=250_000)
+    begins = {e["tid"]: e["ts"] for e in timeline.merge([first, second]) if e["ph"] == "B"}
+    assert begins == {0: 10.0, 1: 260.0}
+
+
+def test_a_file_without_clock_is_placed_by_its_start_time():
+    head = {"ph": "M", "name": "process_name", "pid": 0, "args": {"start_time_since_epoch_in_micros": 3}}
+    merged = timeline.merge([file(0, *pair(0, 0, 1.0), wall=1000), [head, {"ph": "i", "name": "mark", "ts": 1}]])
+    assert [(e["ts"], e["tid"]) for e in merged if e.get("name") == "mark"] == [(3.0, 1)]
+
+
+def run(*arguments):
+    argv = [sys.executable, "-m", "horovod.timeline", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command(tmp_path):
+    for rank in range(2):
+        (tmp_path / f"t.{rank}.json").write_text(json.dumps(file(rank, tensor(1, "a"), *pair(1, rank, 5))))
+    out = tmp_path / "out.json"
+    result = run("merge", out, tmp_path / "t.0.json", tmp_path / "t.1.json")
+    assert result.returncode == 0, result.stderr
+    assert len([e for e in json.loads(out.read_text()) if e["ph"] == "B"]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "t.0.json", "t.1.json"]
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "{}", "[{},"])
+def test_what_is_no_timeline_is_named(tmp_path, text):
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    result = run("merge", tmp_path / "out.json", path)
+    assert result.returncode == 2
+    assert "broken.json is no timeline" in result.stderr
+
+
+def test_examples():
+    assert doctest.testmod(timeline).failed == 0

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads that meet in a store: who is missing, who differs, what earlier jobs left behind.
+#include "hvd/engine/meeting.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "hvd/engine/meeting_text.h"
+#include "hvd/net/deadline.h"
+#include "hvd/rendezvous/factory.h"
+
+namespace hvd::engine {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Card MakeCard(int size) {
+  Card card;
+  card.version = HVD_VERSION;
+  card.size = size;
+  card.process = topology::ThisProcess();
+  card.hostname = "here";
+  card.trust = "none";
+  return card;
+}
+
+Config MakeConfig(Rank rank, int size, const std::string& where) {
+  Config config;
+  config.rank = rank;
+  config.size = size;
+  config.rendezvous_addr = where;
+  config.start_timeout_s = 20;
+  return config;
+}
+
+// One rank's start: what it is told, how it introduces itself, what became of it.
+struct Starter {
+  Config config;
+  Card card;
+  std::string error;  // empty: it met the others
+  Code code = Code::kOk;
+  std::vector<Card> cards;
+
+  void Run() {
+    const auto store = rendezvous::OpenStore({.address = config.rendezvous_addr});
+    Meeting meeting(config, store->get(), net::DeadlineAfter(Seconds(config.start_timeout_s)));
+    auto met = meeting.Meet(card);
+    if (met) {
+      cards = std::move(*met);
+      meeting.Finish(seconds(5), true);
+    } else {
+      error = met.error().message;
+      code = met.error().code;
+    }
+  }
+};
+
+class MeetingTest : public ::testing::Test {
+ protected:
+  MeetingTest() {
+    char folder[] = "/tmp/hvd-meeting-XXXXXX";
+    EXPECT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    where_ = "file://" + folder_;
+  }
+  ~MeetingTest() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<Starter> Starters(int size) {
+    std::vector<Starter> starters;
+    for (Rank rank = 0; rank < size; ++rank) starters.push_back({MakeConfig(rank, size, where_), MakeCard(size)});
+    return starters;
+  }
+  static void RunAll(std::vector<Starter>& starters) {
+    std::vector<std::thread> threads;
+    for (Starter& starter : starters) threads.emplace_back([&] { starter.Run(); });
+    for (auto& thread : threads) thread.join();
+  }
+  std::unique_ptr<rendezvous::Store> Store() { return *rendezvous::OpenStore({.address = where_}); }
+  int FilesLeft() const { return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder_), {})); }
+  // A process that is no more.
+  static topology::Process Dead() {
+    topology::Process process = topology::ThisProcess();
+    process.start_time += 1;
+    return process;
+  }
+
+  std::string folder_, where_;
+};
+
+TEST_F(MeetingTest, AllMeetAgainAndAgainInOneFolderAndLeaveNothing) {
+  for (int round = 0; round < 3; ++round) {
+    auto starters = Starters(3);
+    RunAll(starters);
+    for (const Starter& starter : starters) {
+      EXPECT_EQ(starter.error, "");
+      ASSERT_EQ(starter.cards.size(), 3u);
+      for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(starter.cards[rank].nonce, starters[0].cards[rank].nonce);
+    }
+    EXPECT_EQ(FilesLeft(), 0);
+  }
+}
+
+TEST_F(MeetingTest, WhoDidNotComeIsNamedOnAllRanks) {
+  auto starters = Starters(4);
+  starters.resize(2);
+  starters[0].config.start_timeout_s = 1;  // ends first; what rank 0 says reaches the other
+  RunAll(starters);
+  for (const Starter& starter : starters) {
+    EXPECT_EQ(starter.code, Code::kDeadlineExceeded);
+    EXPECT_THAT(starter.error, HasSubstr("ranks 2, 3 of 4 did not come to " + where_ + " within 1 s (2 came)"));
+    EXPECT_THAT(starter.error, Not(HasSubstr("hvd/")));
+  }
+}
+
+TEST_F(MeetingTest, AnAbsentRankZeroIsNamed) {
+  auto starters = Starters(2);
+  starters.erase(starters.begin());
+  starters[0].config.start_timeout_s = 0.2;
+  RunAll(starters);
+  EXPECT_THAT(starters[0].error, HasSubstr("rank 0 of 2 did not come to " + where_ + " within 0.2 s"));
+}
+
+TEST_F(MeetingTest, DifferentSizesAreToldToAll) {
+  for (const int wrong : {2, 5}) {
+    auto starters = Starters(3);
+    starters[1].config.size = starters[1].card.size = wrong;
+    RunAll(starters);
+    for (const Starter& starter : starters) {
+      EXPECT_EQ(starter.code, Code::kInvalidArgument);
+      EXPECT_THAT(starter.error,
+                  AllOf(HasSubstr("HOROVOD_SIZE differs: 3 on rank 0"), HasSubstr(fmt::format("{} on rank 1", wrong))));
+    }
+  }
+}
+
+TEST_F(MeetingTest, ARankBeyondRankZerosSizeIsToldToBoth) {
+  auto starters = Starters(3);
+  starters[0].config.size = starters[0].card.size = 2;
+  starters.erase(starters.begin() + 1);
+  RunAll(starters);
+  for (const Starter& starter : starters) {
+    EXPECT_THAT(starter.error, AllOf(HasSubstr("HOROVOD_SIZE differs: 2 on rank 0"), HasSubstr("3 on rank 2")));
+  }
+}
+
+TEST_F(MeetingTest, VersionsAndTrustAndSetsAreCompared) {
+  const std::vector<std::pair<std::function<void(Card&)>, std::string>> cases{
+      {[](Card& card) { card.version = "0.0.1"; }, "runs 0.0.1; install one version everywhere"},
+      {[](Card& card) { card.trust = "1234"; }, "job tokens differ: rank 0"},
+      {[](Card& card) { card.encrypt = true; }, "HOROVOD_ENCRYPT differs: 0 on rank 0"},
+      {[](Card& card) { card.process_sets = "[[0]]"; }, "process sets differ: rank 0"},
+  };
+  for (const auto& [change, text] : cases) {
+    auto starters = Starters(2);
+    change(starters[1].card);
+    RunAll(starters);
+    for (const Starter& starter : starters) EXPECT_THAT(starter.error, AllOf(HasSubstr(text), HasSubstr("rank 1")));
+  }
+}
+
+TEST_F(MeetingTest, ARankGivenTwiceIsToldToAll) {
+  auto starters = Starters(3);
+  starters[2].config.rank = 1;
+  RunAll(starters);
+  for (const Starter& starter : starters) {
+    EXPECT_EQ(starter.code, Code::kFailedPrecondition);
+    EXPECT_THAT(starter.error, HasSubstr("rank 1 was given twice"));
+  }
+}
+
+TEST_F(MeetingTest, RankZeroGivenTwiceIsToldToBoth) {
+  auto starters = Starters(2);
+  starters[1].config.rank = 0;
+  RunAll(starters);
+  for (const Starter& starter : starters) EXPECT_THAT(starter.error, HasSubstr("rank 0 was given twice"));
+}
+
+TEST_F(MeetingTest, AnEarlierGenerationIsToldAtOnceAndTheLaterOneAtItsTimeOut) {
+  auto starters = Starters(2);
+  starters[1].config.generation = 3;
+  starters[1].config.start_timeout_s = 2;
+  RunAll(starters);
+  EXPECT_THAT(starters[0].error, AllOf(HasSubstr("HOROVOD_GENERATION differs: 0 on rank 0"), HasSubstr("3 on rank 1")));
+  EXPECT_THAT(starters[1].error, AllOf(HasSubstr("rank 0 of 2 did not come"),
+                                       HasSubstr("came with HOROVOD_GENERATION=0"), HasSubstr("rank 1 has 3")));
+}
+
+TEST_F(MeetingTest, KeysOfAKilledJobAreIgnored) {
+  Card dead = MakeCard(4);
+  dead.nonce = "old";
+  dead.process = Dead();
+  ASSERT_TRUE(Store()->Set("hvd/0/job", Encode(dead)));
+  ASSERT_TRUE(Store()->Set("hvd/0/old/card/1", Encode(dead)));
+  ASSERT_TRUE(Store()->Set("hvd/at/0", EncodeStart({7, Dead()})));
+  auto starters = Starters(2);
+  // Rank 1 sees the old invitation first.
+  std::thread first([&] { starters[1].Run(); });
+  starters[0].Run();
+  first.join();
+  for (const Starter& starter : starters) EXPECT_EQ(starter.error, "");
+  EXPECT_EQ(FilesLeft(), 0);
+}
+
+TEST_F(MeetingTest, KeysOfAJobOnAnotherMachineAreLeftForTheNewOnes) {
+  // Whether that rank 0 lives cannot be known. It gave no verdict, so rank 1 follows the next invitation.
+  Card remote = MakeCard(5);
+  remote.nonce = "old";
+  remote.process.machine = "elsewhere";
+  ASSERT_TRUE(Store()->Set("hvd/0/job", Encode(remote)));
+  ASSERT_TRUE(Store()->Set("hvd/0/old/card/1", Encode(remote)));
+  auto starters = Starters(2);
+  std::thread first([&] { starters[1].Run(); });
+  // It has followed the old one when it says that it differs.
+  ASSERT_TRUE(Store()->Wait({"hvd/0/old/trouble"}, seconds(20)));
+  starters[0].Run();
+  first.join();
+  for (const Starter& starter : starters) EXPECT_EQ(starter.error, "");
+}
+
+TEST_F(MeetingTest, ARankThatDiesIsNamedBeforeTheTimeOut) {
+  const int child = fork();
+  if (child == 0) {
+    auto starters = Starters(3);
+    starters[1].Run();
+    _exit(0);
+  }
+  std::thread killer([&] {
+    const auto store = Store();
+    const auto job = store->Wait({"hvd/0/job"}, seconds(20));
+    EXPECT_TRUE(store->Wait({"hvd/0/" + DecodeCard((*job)[0])->nonce + "/card/1"}, seconds(20)));
+    kill(child, SIGKILL);
+  });
+  auto starters = Starters(3);
+  starters[0].config.start_timeout_s = 3600;  // the test would not end if it took this
+  starters[0].Run();
+  killer.join();
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(starters[0].code, Code::kUnknown);
+  EXPECT_THAT(starters[0].error, HasSubstr(fmt::format("rank 1 (pid {} on here) of 3 ended", child)));
+}
+
+TEST_F(MeetingTest, RankZerosDeathIsNamedBeforeTheTimeOut) {
+  const int child = fork();
+  if (child == 0) {
+    auto starters = Starters(3);
+    starters[0].Run();
+    _exit(0);
+  }
+  std::thread killer([&] {
+    const auto store = Store();
+    const auto job = store->Wait({"hvd/0/job"}, seconds(20));
+    EXPECT_TRUE(store->Wait({"hvd/0/" + DecodeCard((*job)[0])->nonce + "/card/1"}, seconds(20)));
+    kill(child, SIGKILL);
+  });
+  auto starters = Starters(3);
+  starters[1].config.start_timeout_s = 3600;
+  starters[1].Run();
+  killer.join();
+  waitpid(child, nullptr, 0);
+  EXPECT_THAT(starters[1].error, HasSubstr(fmt::format("rank 0 (pid {} on here) of 3 ended", child)));
+}
+
+TEST_F(MeetingTest, WhoGivesUpLaterIsHeard) {
+  auto starters = Starters(2);
+  const auto run = [&](Rank rank, auto&& then) {
+    const auto store = Store();
+    Meeting meeting(starters[rank].config, store.get(), net::DeadlineAfter(std::chrono::hours(1)));
+    ASSERT_TRUE(meeting.Meet(starters[rank].card));
+    then(meeting);
+  };
+  std::thread other([&] {
+    run(1, [](Meeting& meeting) { meeting.GiveUp({Code::kResourceExhausted, "no descriptors on rank 1"}); });
+  });
+  run(0, [](Meeting& meeting) {
+    const auto gathered = meeting.Gather("tcp", {1});
+    ASSERT_FALSE(gathered);
+    EXPECT_EQ(gathered.error().code, Code::kResourceExhausted);
+    EXPECT_EQ(gathered.error().message, "no descriptors on rank 1");
+  });
+  other.join();
+}
+
+TEST_F(MeetingTest, WhoGivesUpAtTheVeryEndHoldsNobodyUp) {
+  auto starters = Starters(2);
+  const auto run = [&](Rank rank, auto&& then) {
+    const auto store = Store();
+    Meeting meeting(starters[rank].config, store.get(), net::DeadlineAfter(std::chrono::hours(1)));
+    ASSERT_TRUE(meeting.Meet(starters[rank].card));
+    then(meeting);
+  };
+  std::thread other([&] { run(1, [](Meeting& meeting) { meeting.GiveUp({Code::kInternal, "sorry"}); }); });
+  // The test would not end if rank 0 waited.
+  run(0, [](Meeting& meeting) { meeting.Finish(std::chrono::hours(1), true); });
+  other.join();
+}
+
+TEST_F(MeetingTest, WhoGetsStuckLaterIsNamed) {
+  auto starters = Starters(2);
+  std::thread other([&] {
+    const auto store = Store();
+    Meeting meeting(starters[1].config, store.get(), net::DeadlineAfter(seconds(20)));
+    EXPECT_TRUE(meeting.Meet(starters[1].card));
+  });
+  const auto store = Store();
+  Meeting meeting(starters[0].config, store.get(), net::DeadlineAfter(seconds(2)));
+  ASSERT_TRUE(meeting.Meet(starters[0].card));
+  const auto gathered = meeting.Gather("shm", {1});
+  other.join();
+  ASSERT_FALSE(gathered);
+  EXPECT_THAT(
+      gathered.error().message,
+      HasSubstr(fmt::format("rank 1 (pid {} on here) of 2 came to {} and did not get ready", getpid(), where_)));
+}
+
+TEST(Card, SurvivesCodingAndRefusesTheRest) {
+  Card card = MakeCard(4);
+  card.nonce = "abc";
+  card.no_shm = "two\nlines";
+  const std::string text = Encode(card);
+  const auto decoded = DecodeCard(text);
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->process, card.process);
+  EXPECT_EQ(decoded->no_shm, "two lines");
+  EXPECT_EQ(Encode(*decoded), Encode(*DecodeCard(Encode(*decoded))));
+  EXPECT_FALSE(DecodeCard(""));
+  EXPECT_FALSE(DecodeCard(text + "\n"));
+  EXPECT_FALSE(DecodeCard(text.substr(0, text.rfind('\n'))));
+  EXPECT_EQ(DecodeCard("9.9.9\nname\nwhatever")->version, "9.9.9");
+}
+
+}  // namespace
+}  // namespace hvd::engine
