@@ -90,10 +90,11 @@ typedef struct hvd_buffer {
   int32_t device_id;
 } hvd_buffer;
 
-/* Gives memory for an output whose size only the collective knows (allgather). Returns NULL to refuse. Called at most
- * once per operation, on the completion thread or on the thread inside hvd_run, never while the engine holds a lock of
- * its own; the operation is not over before it returned. It must not wait for an operation: hvd_run, and hvd_wait with
- * a time-out other than 0, return HVD_FAILED_PRECONDITION there, as do hvd_init and hvd_shutdown. */
+/* Gives memory for an output whose size only the collective knows (allgather, alltoall, reducescatter). Returns NULL to
+ * refuse. Called at most once per operation, on the completion thread or on the thread inside hvd_run, never while the
+ * engine holds a lock of its own; the operation is not over before it returned. It must not wait for an operation:
+ * hvd_run, and hvd_wait with a time-out other than 0, return HVD_FAILED_PRECONDITION there, as do hvd_init and
+ * hvd_shutdown. */
 typedef void* (*hvd_alloc_fn)(void* arg, uint64_t bytes, const int64_t* shape, int32_t ndim);
 /* Called once when the operation is over, on the completion thread, one after the other. It may wait, also for other
  * operations (hvd_wait, hvd_run; alloc functions that these need are called meanwhile, inside the wait), and may call
@@ -119,7 +120,7 @@ typedef struct hvd_request {
   double prescale;   /* 1.0 */
   double postscale;  /* 1.0 */
   hvd_buffer input;  /* stays the caller's; unchanged and valid until the operation is over */
-  hvd_buffer output; /* may equal input (in place). data NULL: see `alloc`; allgather only */
+  hvd_buffer output; /* may equal input (in place). data NULL: see `alloc` */
   hvd_alloc_fn
       alloc; /* for an output of unknown size; NULL with output.data NULL: the engine keeps it, see hvd_output */
   void* alloc_arg;
@@ -129,7 +130,8 @@ typedef struct hvd_request {
   void* done_arg;
   double timeout_s;      /* > 0: fail with HVD_DEADLINE_EXCEEDED if some rank has not submitted by then. 0:
                             HOROVOD_OP_TIMEOUT_SECONDS */
-  const int32_t* splits; /* alltoall */
+  const int32_t* splits; /* alltoall: rows for every rank of the set, copied; NULL: equal parts. Rows that are left over
+                            are not sent */
   int32_t nsplits;
   int32_t flags; /* 0; no flag is defined */
 } hvd_request;
@@ -141,6 +143,9 @@ typedef struct hvd_output {
   const int64_t* shape; /* valid until hvd_release */
   int32_t ndim;
   int32_t engine_owned; /* 1: data is arena memory that lives until hvd_free(data); hvd_release does not end it */
+  const int32_t* received_splits; /* alltoall: rows from every rank of the set; valid as long as shape */
+  int32_t nsplits;
+  int32_t number; /* join: the rank that joined last */
 } hvd_output;
 
 typedef struct hvd_init_options {
@@ -158,7 +163,7 @@ typedef struct hvd_init_options {
   const int32_t* process_set_ranks; /* all sets' global ranks, one after the other */
   int32_t flags;                    /* HVD_INIT_* */
 } hvd_init_options;
-enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1 };
+enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1, HVD_INIT_DYNAMIC_PROCESS_SETS = 2 };
 
 /* ---- library -------------------------------------------------------------------------------------------------------
  */
@@ -218,6 +223,14 @@ HVD_API int hvd_process_set_ids(hvd_context* ctx, int32_t* ids, int32_t capacity
 /* Writes at most `capacity` global ranks to ranks, and the set's size to *size. HVD_INVALID_ARGUMENT: no such set. */
 HVD_API int hvd_process_set_ranks(hvd_context* ctx, int32_t id, int32_t* ranks, int32_t capacity, int32_t* size);
 
+/* Makes a process set of these global ranks, for jobs with HVD_INIT_DYNAMIC_PROCESS_SETS or
+ * HOROVOD_DYNAMIC_PROCESS_SETS=1. All ranks of the job call it with the same ranks, and it returns when all have; *id
+ * receives the set's id, the same everywhere: that of the set removed longest ago, else a new one. */
+HVD_API int hvd_process_set_add(hvd_context* ctx, const int32_t* ranks, int32_t count, int32_t* id);
+/* Removes a process set, when its operations on this rank are over. All ranks of the job call it, and it returns when
+ * all have. */
+HVD_API int hvd_process_set_remove(hvd_context* ctx, int32_t id);
+
 /* ---- operations ----------------------------------------------------------------------------------------------------
  */
 
@@ -228,6 +241,9 @@ HVD_API void hvd_request_default(hvd_request* request);
 HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* id);
 /* Starts an operation and returns at once. Every successful submit owes one hvd_release. */
 HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle* handle);
+/* Starts `count` operations, all or none. They are over together: a handle of the group is in progress until all of its
+ * operations are, and if one fails all fail with its error. Every handle owes one hvd_release. */
+HVD_API int hvd_submit_group(hvd_context* ctx, const hvd_request* requests, int32_t count, hvd_handle* handles);
 /* Submits, drives progress on this thread, and returns when the operation is over: no thread switch. For an output of
  * unknown size without `alloc`, *output receives it; `output` may be NULL otherwise. */
 HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output);

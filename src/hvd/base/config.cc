@@ -67,6 +67,9 @@ const std::vector<Knob>& Knobs() {
        "Number of operations per process set whose agreement is remembered; 0 switches the cache off.", 0},
       {"HOROVOD_DYNAMIC_PROCESS_SETS", &Config::dynamic_process_sets, "0",
        "1 allows process sets to be added and removed after init."},
+      {"HOROVOD_JOIN_EXTENDED", &Config::join_extended, "0",
+       "1: while some ranks have joined, allgather, broadcast from another rank, alltoall and reducescatter work, "
+       "too."},
       {"HOROVOD_DISABLE_SHM", &Config::disable_shm, "0",
        "1 makes ranks of one host talk over TCP instead of shared memory."},
       {"HOROVOD_EAGER_LIMIT", &Config::eager_limit, "by ranks",

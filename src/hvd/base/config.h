@@ -44,6 +44,7 @@ struct Config {
   int64_t fusion_threshold = 128 << 20;
   int64_t cache_capacity = 1024;
   bool dynamic_process_sets = false;
+  bool join_extended = false;
 
   // Data plane.
   bool disable_shm = false;

@@ -66,7 +66,7 @@ Status CheckText(std::string_view field, std::string_view text) {
 }
 
 Status CheckName(const hvd_request& request) {
-  if (request.prepared != 0) return {};
+  if (request.prepared != 0 || request.op == HVD_JOIN) return {};
   if (request.name == nullptr || *request.name == '\0') {
     return Fail(Code::kInvalidArgument,
                 "hvd_request.name is {}: the operation needs a name that is equal on all ranks, or `prepared`",
@@ -126,6 +126,16 @@ Status Check(const hvd_request* request) {
   if (request->op != HVD_ALLTOALL && (request->nsplits != 0 || request->splits != nullptr)) {
     return Fail(Code::kInvalidArgument, "hvd_request.nsplits is {}: only alltoall has splits", request->nsplits);
   }
+  if (request->nsplits < 0 || (request->nsplits > 0) != (request->splits != nullptr)) {
+    return Fail(Code::kInvalidArgument, "hvd_request.nsplits is {}, but splits is {}", request->nsplits,
+                request->splits == nullptr ? "NULL" : "given");
+  }
+  for (int32_t i = 0; i < request->nsplits; ++i) {
+    if (request->splits[i] < 0) {
+      return Fail(Code::kInvalidArgument, "hvd_request.splits[{}] is {}: give rows, not negative", i,
+                  request->splits[i]);
+    }
+  }
   if (request->flags != 0) {
     return Fail(Code::kInvalidArgument, "hvd_request.flags is {:#x}: no flag is known", request->flags);
   }
@@ -156,15 +166,16 @@ Status Check(const hvd_init_options& options) {
                   options.process_set_sizes[i]);
     }
   }
-  if ((options.flags & ~HVD_INIT_NO_SIGNAL_HANDLERS) != 0) {
+  constexpr int32_t kFlags = HVD_INIT_NO_SIGNAL_HANDLERS | HVD_INIT_DYNAMIC_PROCESS_SETS;
+  if ((options.flags & ~kFlags) != 0) {
     return Fail(Code::kInvalidArgument, "hvd_init_options.flags is {:#x}: {:#x} is not known", options.flags,
-                options.flags & ~HVD_INIT_NO_SIGNAL_HANDLERS);
+                options.flags & ~kFlags);
   }
   return {};
 }
 
 Status Check(const hvd_output& output) {
-  return CheckSize("hvd_output", output.struct_size, sizeof output, sizeof output);
+  return CheckSize("hvd_output", output.struct_size, offsetof(hvd_output, received_splits), sizeof output);
 }
 
 Status Check(const hvd_counters& counters) {

@@ -119,9 +119,11 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
   hvd::engine::BootOptions boot;
   boot.config = config;
   boot.process_sets = Sets(options);
+  const bool dynamic = config.dynamic_process_sets || (options.flags & HVD_INIT_DYNAMIC_PROCESS_SETS) != 0;
   boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
   HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::Boot(boot));
-  return hvd::engine::Engine::Create(std::move(world), {config, boot.process_sets, true});
+  return hvd::engine::Engine::Create(std::move(world),
+                                     {.config = config, .process_sets = boot.process_sets, .dynamic_sets = dynamic});
 }
 
 // Ends the engine of a context: new calls find none, running ones end with an error, then it goes.
@@ -271,8 +273,9 @@ HVD_API int hvd_process_set_ids(hvd_context* ctx, int32_t* ids, int32_t capacity
     return Report(Code::kInvalidArgument, "hvd_process_set_ids: ids or count is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
-  *count = static_cast<int32_t>(engine->ProcessSets().size());
-  for (int32_t i = 0; i < std::min(*count, capacity); ++i) ids[i] = i;
+  const auto sets = engine->ProcessSets();
+  *count = static_cast<int32_t>(sets.size());
+  for (int32_t i = 0; i < std::min(*count, capacity); ++i) ids[i] = sets[i].first;
   return HVD_OK;
 }
 
@@ -281,13 +284,31 @@ HVD_API int hvd_process_set_ranks(hvd_context* ctx, int32_t id, int32_t* ranks, 
     return Report(Code::kInvalidArgument, "hvd_process_set_ranks: ranks or size is NULL");
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
-  const auto sets = engine->ProcessSets();
-  if (id < 0 || id >= static_cast<int32_t>(sets.size())) {
-    return Report(Code::kInvalidArgument, fmt::format("there is no process set {}", id));
+  for (const auto& [known, members] : engine->ProcessSets()) {
+    if (known != id) continue;
+    *size = static_cast<int32_t>(members.size());
+    for (int32_t i = 0; i < std::min(*size, capacity); ++i) ranks[i] = members[i];
+    return HVD_OK;
   }
-  *size = static_cast<int32_t>(sets[id].size());
-  for (int32_t i = 0; i < std::min(*size, capacity); ++i) ranks[i] = sets[id][i];
+  return Report(Code::kInvalidArgument, fmt::format("there is no process set {}", id));
+}
+
+HVD_API int hvd_process_set_add(hvd_context* ctx, const int32_t* ranks, int32_t count, int32_t* id) {
+  if (id == nullptr || count < 0 || (ranks == nullptr && count > 0))
+    return Report(Code::kInvalidArgument, "hvd_process_set_add: ranks or id is NULL, or count negative");
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const auto added = engine->AddSet({ranks, ranks + count});
+  if (!added) return Report(added.error());
+  *id = *added;
   return HVD_OK;
+}
+
+HVD_API int hvd_process_set_remove(hvd_context* ctx, int32_t id) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const auto removed = engine->RemoveSet(id);
+  return removed ? HVD_OK : Report(removed.error());
 }
 
 }  // extern "C"

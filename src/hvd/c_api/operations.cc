@@ -22,7 +22,7 @@ using hvd::engine::Submission;
 
 hvd::controller::Request Describe(const hvd_request& request) {
   hvd::controller::Request described;
-  described.name = request.name;
+  described.name = request.name == nullptr ? "" : request.name;
   auto& signature = described.signature;
   signature.op = static_cast<hvd::OpKind>(request.op);
   signature.dtype = static_cast<hvd::DType>(request.dtype);
@@ -31,6 +31,7 @@ hvd::controller::Request Describe(const hvd_request& request) {
   signature.prescale = request.prescale;
   signature.postscale = request.postscale;
   signature.shape.assign(request.shape, request.shape + request.ndim);
+  signature.numbers.assign(request.splits, request.splits + request.nsplits);
   return described;
 }
 
@@ -45,6 +46,9 @@ Result<Submission> Translate(const Call& engine, const hvd_request* request) {
     }
     submission.process_set = prepared->process_set;
     submission.request = prepared->request;
+    if (request->nsplits > 0) {
+      submission.request.signature.numbers.assign(request->splits, request->splits + request->nsplits);
+    }
   } else {
     submission.request = Describe(*request);
     submission.process_set = request->process_set;
@@ -74,6 +78,10 @@ void Fill(const Operation& op, hvd_output* output) {
   output->shape = op.output_shape.data();
   output->ndim = static_cast<int32_t>(op.output_shape.size());
   output->engine_owned = op.engine_owned;
+  if (output->struct_size < sizeof *output) return;
+  output->received_splits = op.received_splits.data();
+  output->nsplits = static_cast<int32_t>(op.received_splits.size());
+  output->number = op.number;
 }
 
 int RefuseWait(std::string_view function) {
@@ -91,6 +99,7 @@ hvd::Time Until(double timeout_s) {
 
 // Shapes of outputs of hvd_run must outlive the operation; until this thread's next hvd_run.
 thread_local hvd::Shape t_shape;
+thread_local std::vector<int32_t> t_splits;
 
 }  // namespace
 
@@ -131,6 +140,25 @@ HVD_API int hvd_submit(hvd_context* ctx, const hvd_request* request, hvd_handle*
   return HVD_OK;
 }
 
+HVD_API int hvd_submit_group(hvd_context* ctx, const hvd_request* requests, int32_t count, hvd_handle* handles) {
+  if (count < 0 || (count > 0 && (requests == nullptr || handles == nullptr))) {
+    return Report(Code::kInvalidArgument,
+                  fmt::format("hvd_submit_group: count is {}, and requests or handles NULL", count));
+  }
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  std::vector<Submission> submissions;
+  for (int32_t i = 0; i < count; ++i) {
+    auto submission = Translate(engine, requests + i);
+    if (!submission) return Report(submission.error());
+    submissions.push_back(std::move(*submission));
+  }
+  const auto submitted = engine->SubmitGroup(std::move(submissions));
+  if (!submitted) return Report(submitted.error());
+  std::copy(submitted->begin(), submitted->end(), handles);
+  return HVD_OK;
+}
+
 HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output) {
   hvd_handle handle = 0;
   return hvd_run_for(ctx, request, -1, output, &handle);
@@ -161,6 +189,8 @@ HVD_API int hvd_run_for(hvd_context* ctx, const hvd_request* request, double tim
     Fill(*op, output);
     t_shape = op->output_shape;
     output->shape = t_shape.data();
+    t_splits = op->received_splits;
+    if (output->struct_size >= sizeof *output) output->received_splits = t_splits.data();
   } else if (op->engine_owned) {
     hvd::engine::FreeShared(op->output);
     if (status == HVD_OK)

@@ -49,6 +49,7 @@ Result<Operation*> Engine::Enter(Submission submission) {
     return Fail(Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called; call hvd.init() again");
   }
   if (phase_.load(std::memory_order_acquire) != Phase::kWorking) return Fail(Health());
+  FillIn(&submission);
   HVD_RETURN_IF_ERROR(Validate(submission));
   Operation* op = registry_.Make();
   op->request = std::move(submission.request);
@@ -91,6 +92,41 @@ Result<Handle> Engine::Submit(Submission submission) {
   return handle;
 }
 
+void Engine::Abandon(Operation* op) {
+  registry_.Leave(op);
+  pending_.fetch_sub(1, std::memory_order_relaxed);
+  if (op->pinned_input) transport::shm::Arena::Process().Release(op->input);
+  if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
+  registry_.Forget(op->handle);
+  registry_.Drop(op);
+}
+
+Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissions) {
+  std::vector<Operation*> ops;
+  std::vector<Handle> handles;
+  const auto group = std::make_shared<Group>();
+  for (Submission& submission : submissions) {
+    auto entered = Enter(std::move(submission));
+    if (!entered) {
+      for (Operation* op : ops) Abandon(op);
+      return Fail(std::move(entered).error());
+    }
+    (*entered)->group = group;
+    ops.push_back(*entered);
+    handles.push_back((*entered)->handle);
+  }
+  group->missing = static_cast<int>(ops.size());
+  if (TryToken()) {
+    for (Operation* op : ops) BeginOnLoop(op);
+    Progress();
+    GiveToken();
+  } else {
+    for (Operation* op : ops) LeaveInInbox(op);
+  }
+  if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
+  return handles;
+}
+
 Result<Operation*> Engine::Run(Submission submission, Time until) {
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
   if (TryToken()) {
@@ -124,6 +160,15 @@ void Engine::Complete(Operation* op, Error error) {
   pending_.fetch_sub(1, std::memory_order_relaxed);
   if (op->pinned_input) transport::shm::Arena::Process().Release(op->input);
   if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
+  if (op->group == nullptr) return Conclude(op, std::move(error));
+  const std::shared_ptr<Group> group = std::move(op->group);
+  if (group->error.code == Code::kOk) group->error = std::move(error);
+  group->waiting.push_back(op);
+  if (--group->missing > 0) return;
+  for (Operation* member : group->waiting) Conclude(member, group->error);
+}
+
+void Engine::Conclude(Operation* op, Error error) {
   if (op->detached.load(std::memory_order_relaxed)) return registry_.Drop(op);
   if (error.code != Code::kOk || !last_error_.empty()) last_error_ = error.message;
   if (error.code != Code::kOk && op->engine_owned) {

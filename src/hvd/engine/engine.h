@@ -65,6 +65,8 @@ class Engine final : public SetHost {
 
   // Starts an operation. The handle is the caller's until Forget.
   Result<Handle> Submit(Submission submission);
+  // All or none: if one cannot be started, none is. They are over together, and fail together, with the first error.
+  Result<std::vector<Handle>> SubmitGroup(std::vector<Submission> submissions);
   // Submits and turns the engine until it is over or the time has come. The caller owns the result, and gives it back
   // by Forget(its handle).
   Result<Operation*> Run(Submission submission, Time until = Time::max());
@@ -97,11 +99,17 @@ class Engine final : public SetHost {
   void ConnectByMemory(ProcessSetOptions* set);
   void ConnectByPairs(ProcessSetOptions* set);
   Result<int> ChangeSets(controller::Request request);
+  // What a caller may leave out, and the spellings that mean the same.
+  void FillIn(Submission* submission) const;
   Status Validate(const Submission& submission) const;
   Status ValidateRequest(int process_set, const controller::Request& request) const;
   Result<Operation*> Enter(Submission submission);
+  // Undoes Enter.
+  void Abandon(Operation* op);
   // For whoever holds the token.
   void LeaveInInbox(Operation* op);
+  // Tells whoever waits, now that the error, if any, is known.
+  void Conclude(Operation* op, Error error);
 
   // SetHost.
   void Complete(Operation* op, Error error) override;

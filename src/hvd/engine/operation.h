@@ -25,6 +25,15 @@ using Handle = uint64_t;
 using AllocFunction = std::function<void*(uint64_t bytes, const Shape& shape)>;
 using DoneFunction = std::function<void(Handle handle, const Error* error)>;
 
+struct Operation;
+
+// Operations that are over together. With the token.
+struct Group {
+  int missing = 0;
+  Error error{Code::kOk, {}, -1};
+  std::vector<Operation*> waiting;  // finished, but for the others
+};
+
 struct Operation {
   enum class State : uint8_t {
     kSubmitted,   // in the inbox
@@ -63,6 +72,7 @@ struct Operation {
   State state = State::kSubmitted;
   comm::Work work;
   uint64_t uid = 0;  // of the plan that was announced or said ready for
+  std::shared_ptr<Group> group;
   // Timed out: runs on with a copy of its input, for the others' sake. Read by submitters of the same name, too.
   std::atomic<bool> detached{false};
   std::vector<std::byte> snapshot;

@@ -63,7 +63,7 @@ class SetHost {
 
 struct ProcessSetOptions {
   int id = 0;
-  int serial = 0;  // as `id`, but never given out again; messages carry it
+  int serial = 0;                                            // as `id`, but never given out again; messages carry it
   std::vector<Rank> ranks;                                   // sorted
   int me = -1;                                               // member index; -1: this rank is no member
   std::unique_ptr<comm::host::WindowCommunicator> announce;  // nullptr: always sequenced
@@ -83,6 +83,8 @@ class ProcessSet {
   const std::vector<Rank>& ranks() const { return options_.ranks; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
   bool included() const { return options_.me >= 0; }
+  // Whether the operation's result has another size than its input.
+  static bool SizesResult(OpKind op);
   // Member index of a global rank; -1 if it is no member.
   int MemberOf(Rank rank) const;
 
@@ -141,8 +143,6 @@ class ProcessSet {
   void Forget(const controller::LogEntry& entry);
   // What one member does alone, when its result has its memory.
   void MoveAlone(Operation* op);
-  // Whether the operation's result has another size than its input.
-  static bool SizesResult(OpKind op);
   // Whether a mark in the announcement stream can say all about it.
   static bool Announces(const controller::Signature& signature);
   // Who gives how much to whom; `rows` as Execution::first_dims. The rows of this member's result.

@@ -128,6 +128,11 @@ void Registry::Drop(Operation* op) {
   op->state = Operation::State::kSubmitted;
   op->work.payload.Clear();
   op->work.member_bytes.clear();
+  op->work.exchange_bytes.clear();
+  op->request.signature.numbers.clear();
+  op->received_splits.clear();
+  op->number = 0;
+  op->group.reset();
   op->work.result_to = nullptr;
   op->uid = 0;
   op->detached.store(false, std::memory_order_relaxed);

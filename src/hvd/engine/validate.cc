@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "hvd/engine/engine.h"
+#include "hvd/kernel/adasum.h"
 #include "hvd/kernel/kernel.h"
 
 namespace hvd::engine {
@@ -24,26 +25,62 @@ std::string_view Title(OpKind op) {
       return "Reducescatter";
     case OpKind::kJoin:
       return "Join";
+    case OpKind::kAddProcessSet:
+    case OpKind::kRemoveProcessSet:
+      return "Process set";
   }
   return "Operation";
 }
 
 Status CheckReduction(const wire::Signature& signature, const std::string& name) {
+  const std::string_view title = Title(signature.op);
   if (!IsValid(signature.reduce_op)) {
-    return Fail(Code::kInvalidArgument, "Allreduce '{}': {} is no reduction; give Average, Sum, Min, Max or Product",
+    return Fail(Code::kInvalidArgument, "{} '{}': {} is no reduction; give Average, Sum, Min, Max or Product", title,
                 name, static_cast<int>(signature.reduce_op));
   }
-  if (signature.reduce_op == ReduceOp::kAdasum)
-    return Fail(Code::kUnimplemented, "Allreduce '{}': Adasum is not available yet", name);
+  const bool sums = signature.reduce_op == ReduceOp::kSum || signature.reduce_op == ReduceOp::kAverage;
+  if (signature.op == OpKind::kReducescatter && !sums) {
+    return Fail(Code::kAborted, "Reducescatter '{}': {} is not supported; give Average or Sum", name,
+                NameOf(signature.reduce_op));
+  }
+  if (signature.reduce_op == ReduceOp::kAdasum) {
+    if (kernel::SupportsAdasum(signature.dtype)) return {};
+    return Fail(Code::kInvalidArgument, "Allreduce '{}': Adasum is not defined for {}; give a floating-point type",
+                name, NameOf(signature.dtype));
+  }
   if (!kernel::Supports(signature.reduce_op, signature.dtype)) {
-    return Fail(Code::kInvalidArgument, "Allreduce '{}': {} is not defined for {}; bool knows Min (and) and Max (or)",
+    return Fail(Code::kInvalidArgument, "{} '{}': {} is not defined for {}; bool knows Min (and) and Max (or)", title,
                 name, NameOf(signature.reduce_op), NameOf(signature.dtype));
   }
   if (signature.dtype == DType::kBool && (signature.prescale != 1.0 || signature.postscale != 1.0)) {
     return Fail(Code::kInvalidArgument,
-                "Allreduce '{}': bool cannot be scaled; leave prescale_factor and postscale_factor at 1", name);
+                "{} '{}': bool cannot be scaled; leave prescale_factor and postscale_factor at 1", title, name);
   }
   return {};
+}
+
+// After FillIn: an alltoall has its splits.
+Status CheckSplits(const wire::Signature& signature, const std::string& name, int members) {
+  if (members > static_cast<int>(wire::kMaxExchangeMembers)) {
+    return Fail(Code::kUnimplemented, "Alltoall '{}': {} ranks, at most {} are supported", name, members,
+                wire::kMaxExchangeMembers);
+  }
+  if (signature.shape.empty()) return {};  // every rank hears of that
+  const int64_t rows = signature.shape[0];
+  if (signature.numbers.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "Alltoall '{}': the first dimension, {}, is not divisible by {} ranks: give splits", name, rows,
+                members);
+  }
+  if (static_cast<int>(signature.numbers.size()) != members) {
+    return Fail(Code::kInvalidArgument, "Alltoall '{}': {} splits for {} ranks: give one per rank of the process set",
+                name, signature.numbers.size(), members);
+  }
+  int64_t sum = 0;
+  for (const int64_t split : signature.numbers) sum += split;
+  if (sum <= rows) return {};
+  return Fail(Code::kInvalidArgument, "Alltoall '{}': the sum of splits, {}, is larger than the first dimension, {}",
+              name, sum, rows);
 }
 
 }  // namespace
@@ -51,25 +88,46 @@ Status CheckReduction(const wire::Signature& signature, const std::string& name)
 Status Engine::ValidateRequest(int process_set, const controller::Request& request) const {
   const wire::Signature& signature = request.signature;
   const std::string_view title = Title(signature.op);
-  if (process_set < 0 || process_set >= static_cast<int>(sets_.size())) {
-    return Fail(Code::kInvalidArgument, "{}: Process set provided does not exist: {} (there are 0 to {})", title,
-                process_set, sets_.size() - 1);
+  const ProcessSet* found = sets_.Find(process_set);
+  if (found == nullptr) {
+    std::vector<int> ids;
+    for (const auto& [id, ranks] : sets_.Describe()) ids.push_back(id);
+    return Fail(Code::kInvalidArgument, "{}: Process set provided does not exist: {} (there are {})", title,
+                process_set, fmt::join(ids, ", "));
   }
-  const ProcessSet& set = *sets_[process_set];
+  const ProcessSet& set = *found;
   if (!set.included()) {
     return Fail(Code::kInvalidArgument, "{}: Rank {} is not a member of the provided process set {} (ranks {})", title,
                 world_.layout.rank, process_set, fmt::join(set.ranks(), ", "));
   }
   HVD_RETURN_IF_ERROR(wire::Check(request));
-  if (signature.op == OpKind::kAllreduce) HVD_RETURN_IF_ERROR(CheckReduction(signature, request.name));
+  if (signature.op == OpKind::kAllreduce || signature.op == OpKind::kReducescatter) {
+    HVD_RETURN_IF_ERROR(CheckReduction(signature, request.name));
+  }
   if (signature.op == OpKind::kBroadcast && set.MemberOf(signature.root) < 0) {
     return Fail(Code::kInvalidArgument, "Broadcast '{}': invalid root rank {}: process set {} has ranks {}",
                 request.name, signature.root, process_set, fmt::join(set.ranks(), ", "));
   }
-  const bool known = signature.op == OpKind::kAllreduce || signature.op == OpKind::kAllgather ||
-                     signature.op == OpKind::kBroadcast || signature.op == OpKind::kBarrier;
-  if (!known) return Fail(Code::kUnimplemented, "{} is not available yet", title);
+  if (signature.op == OpKind::kJoin && process_set != 0) {
+    return Fail(Code::kInvalidArgument, "Join: only the global process set can be joined, not {}", process_set);
+  }
   return {};
+}
+
+void Engine::FillIn(Submission* submission) const {
+  const ProcessSet* set = sets_.Find(submission->process_set);
+  if (set == nullptr) return;
+  wire::Signature& signature = submission->request.signature;
+  // Ranks that differ in Average and Sum differ in their factors.
+  if (signature.op == OpKind::kReducescatter && signature.reduce_op == ReduceOp::kAverage) {
+    signature.reduce_op = ReduceOp::kSum;
+    signature.postscale /= set->size();
+  }
+  const bool even = !signature.shape.empty() && signature.shape[0] % set->size() == 0;
+  if (signature.op == OpKind::kAlltoall && signature.numbers.empty() && even) {
+    signature.numbers.assign(set->size(), signature.shape[0] / set->size());
+  }
+  if (signature.op == OpKind::kJoin) submission->request.name = controller::kJoinName;
 }
 
 Result<uint64_t> Engine::Prepare(int process_set, controller::Request request) {
@@ -82,7 +140,10 @@ Status Engine::Validate(const Submission& submission) const {
   const wire::Signature& signature = submission.request.signature;
   const std::string& name = submission.request.name;
   const std::string_view title = Title(signature.op);
-  if (signature.op == OpKind::kBarrier) return {};
+  if (signature.op == OpKind::kBarrier || signature.op >= OpKind::kJoin) return {};
+  if (signature.op == OpKind::kAlltoall) {
+    HVD_RETURN_IF_ERROR(CheckSplits(signature, name, sets_.Find(submission.process_set)->size()));
+  }
   const auto bytes = static_cast<uint64_t>(ElementCount(signature.shape)) * SizeOf(signature.dtype);
   if (submission.input_bytes != bytes) {
     return Fail(Code::kInvalidArgument, "{} '{}': the input has {} bytes, but shape {} of {} needs {}", title, name,
@@ -92,12 +153,13 @@ Status Engine::Validate(const Submission& submission) const {
     return Fail(Code::kInvalidArgument, "{} '{}': the input is NULL", title, name);
   const auto* in = static_cast<const std::byte*>(submission.input);
   const auto* out = static_cast<const std::byte*>(submission.output);
-  const bool in_place = in == out && signature.op != OpKind::kAllgather;
+  const bool sizes_result = ProcessSet::SizesResult(signature.op);
+  const bool in_place = in == out && !sizes_result;
   if (out != nullptr && !in_place && in < out + submission.output_bytes && out < in + submission.input_bytes) {
     return Fail(Code::kInvalidArgument,
                 "{} '{}': input and output overlap: give the same buffer for both, or separate ones", title, name);
   }
-  if (signature.op == OpKind::kAllgather) return {};
+  if (sizes_result) return {};
   if (submission.output_bytes != bytes || (bytes > 0 && submission.output == nullptr)) {
     return Fail(Code::kInvalidArgument, "{} '{}': the output has {} bytes, but {} are needed", title, name,
                 submission.output_bytes, bytes);

@@ -38,6 +38,10 @@ void ReduceGrouped(ReduceOp op, DType type, std::span<const void* const> sources
 // memcpy tuned for copies into and out of shared memory (plain stores; callers split large copies themselves).
 void Copy(void* to, const void* from, size_t bytes);
 
+// Elements that change nothing in a reduction without factors: 0 for sums, 1 for products, the largest value for min,
+// the smallest for max. `to` is aligned for its type.
+void FillNeutral(ReduceOp op, DType type, void* to, size_t count);
+
 // Whether this reduction exists for this type (bool knows kMin and kMax only; scale factors need a type that is no
 // bool).
 bool Supports(ReduceOp op, DType type);
