@@ -16,7 +16,7 @@ namespace hvd::test {
 
 class Request {
  public:
-  // Of float32. Allreduce (a sum) and broadcast work in place; the output of an allgather is the engine's.
+  // Of float32. Allreduce (a sum) and broadcast work in place; the other outputs are the engine's.
   Request(int op, std::string name, std::vector<int64_t> shape = {}, const float* data = nullptr)
       : name_(std::move(name)), shape_(std::move(shape)) {
     hvd_request_default(&request_);
@@ -29,7 +29,7 @@ class Request {
     uint64_t bytes = sizeof(float);
     for (const int64_t dim : shape_) bytes *= static_cast<uint64_t>(dim);
     request_.input = {const_cast<float*>(data), bytes, HVD_CPU, 0};
-    if (op != HVD_ALLGATHER) request_.output = request_.input;
+    if (op == HVD_ALLREDUCE || op == HVD_BROADCAST) request_.output = request_.input;
   }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;

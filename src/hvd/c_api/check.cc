@@ -175,7 +175,7 @@ Status Check(const hvd_init_options& options) {
 }
 
 Status Check(const hvd_output& output) {
-  return CheckSize("hvd_output", output.struct_size, offsetof(hvd_output, received_splits), sizeof output);
+  return CheckSize("hvd_output", output.struct_size, sizeof output, sizeof output);
 }
 
 Status Check(const hvd_counters& counters) {

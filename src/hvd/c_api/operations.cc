@@ -78,7 +78,6 @@ void Fill(const Operation& op, hvd_output* output) {
   output->shape = op.output_shape.data();
   output->ndim = static_cast<int32_t>(op.output_shape.size());
   output->engine_owned = op.engine_owned;
-  if (output->struct_size < sizeof *output) return;
   output->received_splits = op.received_splits.data();
   output->nsplits = static_cast<int32_t>(op.received_splits.size());
   output->number = op.number;
@@ -190,7 +189,7 @@ HVD_API int hvd_run_for(hvd_context* ctx, const hvd_request* request, double tim
     t_shape = op->output_shape;
     output->shape = t_shape.data();
     t_splits = op->received_splits;
-    if (output->struct_size >= sizeof *output) output->received_splits = t_splits.data();
+    output->received_splits = t_splits.data();
   } else if (op->engine_owned) {
     hvd::engine::FreeShared(op->output);
     if (status == HVD_OK)

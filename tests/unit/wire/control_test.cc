@@ -23,7 +23,7 @@ std::string AnyText(size_t limit = 40) {
 
 Signature AnySignature() {
   Signature s;
-  s.op = static_cast<OpKind>(*rc::gen::inRange(0, 7));
+  s.op = static_cast<OpKind>(*rc::gen::inRange(0, 9));
   s.dtype = static_cast<DType>(*rc::gen::inRange(0, kDTypeCount));
   s.reduce_op = static_cast<ReduceOp>(*rc::gen::inRange(0, 6));
   s.device = static_cast<Device>(*rc::gen::inRange(0, 2));
@@ -32,12 +32,13 @@ Signature AnySignature() {
   s.postscale = *rc::gen::arbitrary<double>();
   s.shape = *rc::gen::container<Shape>(rc::gen::inRange<int64_t>(0, 4));
   if (s.shape.size() > 20) s.shape.resize(20);
+  s.numbers = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 1000));
   return s;
 }
 
 LogEntry AnyEntry() {
   LogEntry entry;
-  entry.kind = static_cast<LogEntry::Kind>(*rc::gen::inRange(1, 6));
+  entry.kind = static_cast<LogEntry::Kind>(*rc::gen::inRange(1, 7));
   switch (entry.kind) {
     case LogEntry::Kind::kDefine:
       entry.plan = {*rc::gen::arbitrary<uint64_t>(), AnyText(), AnySignature(), *rc::gen::arbitrary<bool>()};
@@ -198,7 +199,7 @@ TEST(Control, ValuesOutOfRangeAreRefused) {
     return !result && result.error().code == Code::kInvalidArgument && !Check(message.request);
   };
   EXPECT_FALSE(refused([](Request& r) {}));
-  EXPECT_TRUE(refused([](Request& r) { r.signature.op = static_cast<OpKind>(7); }));
+  EXPECT_TRUE(refused([](Request& r) { r.signature.op = static_cast<OpKind>(9); }));
   EXPECT_TRUE(refused([](Request& r) { r.signature.op = static_cast<OpKind>(-1); }));
   EXPECT_TRUE(refused([](Request& r) { r.signature.dtype = static_cast<DType>(kDTypeCount); }));
   EXPECT_TRUE(refused([](Request& r) { r.signature.reduce_op = static_cast<ReduceOp>(6); }));
