@@ -287,6 +287,17 @@ typedef struct hvd_counters {
 } hvd_counters;
 HVD_API int hvd_get_counters(hvd_context* ctx, hvd_counters* counters);
 
+/* ---- timeline ------------------------------------------------------------------------------------------------------
+ */
+
+/* Begins a timeline in Chrome trace JSON, for chrome://tracing and ui.perfetto.dev; one that is being written is
+ * finished first. Rank 0 writes `path`; other ranks write beside it where HOROVOD_TIMELINE_ALL_RANKS=1 (t.1.json), else
+ * this does nothing there. The file is valid JSON at any moment, also if the process is killed. mark_cycles: also a
+ * mark per turn of the engine in which something moved. */
+HVD_API int hvd_timeline_start(hvd_context* ctx, const char* path, int32_t mark_cycles);
+/* What was recorded is in the file when this returns. Nothing to stop: HVD_OK. */
+HVD_API int hvd_timeline_stop(hvd_context* ctx);
+
 /* ---- store: how drivers and ranks meet ------------------------------------------------------------------------------
  */
 

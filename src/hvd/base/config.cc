@@ -81,6 +81,18 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_SPIN_US", &Config::spin_us, "by cores", "Microseconds that a waiting rank polls before it sleeps.", 0},
       {"HOROVOD_TCP_CONGESTION", &Config::tcp_congestion, "cubic",
        "Congestion control of data connections; empty: the system's default."},
+      {"HOROVOD_TIMELINE", &Config::timeline, "",
+       "File for the timeline of rank 0 (Chrome trace JSON); DYNAMIC: only start_timeline begins one."},
+      {"HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles, "0",
+       "1 marks every turn of the engine in which something moved."},
+      {"HOROVOD_TIMELINE_ALL_RANKS", &Config::timeline_all_ranks, "0",
+       "1: every rank writes a timeline: t.json, t.1.json, ... `python -m horovod.timeline merge` joins them."},
+      {"HOROVOD_TIMELINE_MAX_BYTES", &Config::timeline_max_bytes, "268435456",
+       "Most bytes of a timeline and the part before it (FILE.1), together; 0: no limit.", 0},
+      {"HOROVOD_FLIGHT_DIR", &Config::flight_dir, "",
+       "Folder where ranks write their last operations on stalls, failures, crashes, SIGUSR2 and shutdown; `python -m "
+       "horovod.flight` reads it."},
+      {"HOROVOD_FLIGHT_ENTRIES", &Config::flight_entries, "1024", "Operations that the flight recorder keeps.", 16},
       {"HOROVOD_LOG_LEVEL", &Config::log_level, "warning", "trace, debug, info, warning, error or fatal."},
       {"HOROVOD_LOG_HIDE_TIME", &Config::log_hide_time, "0", "1 leaves the time out of log lines."},
   };

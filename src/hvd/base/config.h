@@ -54,6 +54,14 @@ struct Config {
   int64_t spin_us = -1;
   std::string tcp_congestion = "cubic";
 
+  // What happened.
+  std::string timeline;
+  bool timeline_mark_cycles = false;
+  bool timeline_all_ranks = false;
+  int64_t timeline_max_bytes = 256 << 20;
+  std::string flight_dir;
+  int64_t flight_entries = 1024;
+
   // Logging.
   std::string log_level = "warning";
   bool log_hide_time = false;

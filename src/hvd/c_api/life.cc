@@ -122,8 +122,9 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
   const bool dynamic = config.dynamic_process_sets || (options.flags & HVD_INIT_DYNAMIC_PROCESS_SETS) != 0;
   boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
   HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::Boot(boot));
-  return hvd::engine::Engine::Create(std::move(world),
-                                     {.config = config, .process_sets = boot.process_sets, .dynamic_sets = dynamic});
+  return hvd::engine::Engine::Create(
+      std::move(world),
+      {.config = config, .process_sets = boot.process_sets, .dynamic_sets = dynamic, .signals = boot.crash_signals});
 }
 
 // Ends the engine of a context: new calls find none, running ones end with an error, then it goes.
@@ -261,6 +262,21 @@ HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value) {
     return Report(Code::kInvalidArgument, fmt::format("hvd_query: {} is no property", what));
   }
   *value = values[what];
+  return HVD_OK;
+}
+
+HVD_API int hvd_timeline_start(hvd_context* ctx, const char* path, int32_t mark_cycles) {
+  if (path == nullptr || *path == '\0') return Report(Code::kInvalidArgument, "hvd_timeline_start: path is empty");
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const auto started = engine->recorder().StartTimeline(path, mark_cycles != 0);
+  return started ? HVD_OK : Report(started.error());
+}
+
+HVD_API int hvd_timeline_stop(hvd_context* ctx) {
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  engine->recorder().StopTimeline();
   return HVD_OK;
 }
 

@@ -96,6 +96,7 @@ void Engine::Revoke(const Cause& cause, std::string reason) {
     reason_ = reason;
   }
   if (!phase_.compare_exchange_strong(working, Phase::kRevoking)) return;
+  recorder_.Dump(fmt::format("revoked: rank {} was lost", cause.rank));
   revoking_since_ = world_.loop->Now();
   if (world_.window != nullptr) {
     world_.window->Revoke(cause, reason);
@@ -184,6 +185,8 @@ void Engine::GiveUp(Error error) {
 
 void Engine::Shutdown() {
   if (shut_down_.exchange(true)) return;
+  // A generation that was revoked has left its dump already, with the cause.
+  if (phase_.load(std::memory_order_relaxed) == Phase::kWorking) recorder_.Dump("shutdown");
   // In the middle of other callers' waits: they see it through their operations' errors.
   callers_waiting_.fetch_add(1, std::memory_order_seq_cst);
   world_.loop->Wake();

@@ -23,6 +23,7 @@ Engine::Engine(World world, Options options)
       options_(std::move(options)),
       arena_(&transport::shm::Arena::Process()),
       registry_(++g_stamp),
+      recorder_(world_, options_.config, options_.signals),
       liveness_(this) {
   crowded_ = world_.layout.local_size > topology::UsableCores();
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
@@ -69,6 +70,7 @@ Result<Operation*> Engine::Enter(Submission submission) {
     registry_.Drop(op);
     return Fail(std::move(entered).error());
   }
+  recorder_.Submitted(op, submission.process_set);
   // Arena memory that its owner gives back meanwhile stays until the operation is over.
   op->pinned_input = op->input_bytes > 0 && transport::shm::Arena::Process().Pin(op->input, op->input_bytes) >= 0;
   if (op->output != op->input) {
@@ -153,6 +155,7 @@ void Engine::BeginOnLoop(Operation* op) {
 }
 
 void Engine::Complete(Operation* op, Error error) {
+  recorder_.Over(*op, op->set->id(), error);
   registry_.Leave(op);
   if (op->deadline != Time::max()) std::erase(timed_, op);
   LiveCounters::Add(counters_.operations, 1);

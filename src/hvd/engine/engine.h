@@ -23,6 +23,7 @@
 #include "hvd/engine/liveness.h"
 #include "hvd/engine/memory.h"
 #include "hvd/engine/process_set.h"
+#include "hvd/engine/recorder.h"
 #include "hvd/engine/registry.h"
 #include "hvd/engine/set_table.h"
 #include "hvd/engine/world.h"
@@ -49,6 +50,7 @@ class Engine final : public SetHost {
     std::vector<std::vector<Rank>> process_sets;  // sets 1, 2, ...
     bool dynamic_sets = false;                    // sets may be added and removed
     bool own_thread = true;                       // false: only callers turn it (simulation, tests)
+    bool signals = false;                         // may take signals, for the flight recorder
   };
   // Wires an engine into a world. Fails on process sets that are not valid.
   static Result<std::unique_ptr<Engine>> Create(World world, Options options);
@@ -89,6 +91,8 @@ class Engine final : public SetHost {
 
   // For engines without a thread: moves what can be moved. True if anything did.
   bool Poll();
+
+  Recorder& recorder() { return recorder_; }
 
  private:
   Engine(World world, Options options);
@@ -170,6 +174,7 @@ class Engine final : public SetHost {
     std::vector<std::byte> bytes;
   };
   std::vector<EarlyMessage> early_;
+  Recorder recorder_;
   Completer completer_;
   Liveness liveness_;
 

@@ -102,6 +102,8 @@ void Liveness::ReportStall(Time now, const std::set<Rank>& awaited) {
   }
   if (now < next_report_) return;
   next_report_ = now + Seconds(config.stall_check_s);
+  for (const auto& set : engine_->sets_) set->RecordMissing();
+  engine_->recorder_.Dump("stall");
   std::string what;
   for (const auto& set : engine_->sets_) {
     if (what.empty()) what = set->DescribeInFlight();

@@ -66,7 +66,10 @@ struct Operation {
   AllocFunction alloc;
   DoneFunction done;
   Time deadline = Time::max();
+  uint64_t flight = ~uint64_t{0};  // in the flight recorder
+  // While there is a timeline.
   Time submitted{};
+  Time agreed{};
 
   // How far it is.
   State state = State::kSubmitted;

@@ -43,6 +43,7 @@ void ProcessSet::Begin(Operation* op) {
       op->uid = plan->uid;
       op->state = State::kAnnounced;
       LiveCounters::Add(options_.counters->cache_hits, 1);
+      options_.recorder->Sent(*op);
       waiting_.push_back(op);
       PublishMarks();
       return;
@@ -140,6 +141,7 @@ bool ProcessSet::StepAllocating() {
       return true;
     }
     op->state = State::kRunning;
+    options_.recorder->Running(*op);
     running.machine = options_.announce->Begin(running.position, &op->work);
     if (running.machine != nullptr) {
       running_.push_back(std::move(running));

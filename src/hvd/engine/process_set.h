@@ -26,6 +26,7 @@
 #include "hvd/controller/plan_book.h"
 #include "hvd/controller/sequencer.h"
 #include "hvd/engine/operation.h"
+#include "hvd/engine/recorder.h"
 
 namespace hvd::engine {
 
@@ -70,6 +71,7 @@ struct ProcessSetOptions {
   std::unique_ptr<comm::Communicator> log;
   controller::SequencerOptions sequencer;
   SetHost* host = nullptr;
+  Recorder* recorder = nullptr;
   LiveCounters* counters = nullptr;
 };
 
@@ -105,6 +107,8 @@ class ProcessSet {
   bool Detach(Operation* op);
   // Members that the operation waits for, for error texts.
   std::vector<Rank> MissingFor(const Operation& op) const;
+  // Writes into the flight recorder whom each operation waits for.
+  void RecordMissing() const;
   // Adds the ranks that anything in flight waits for.
   void CollectAwaited(std::set<Rank>* ranks) const;
 

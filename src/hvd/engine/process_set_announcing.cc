@@ -90,6 +90,7 @@ void ProcessSet::Resume(uint64_t epoch) {
 }
 
 void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
+  options_.recorder->Agreed(op, id(), position);
   Running running;
   running.ops.push_back(op);
   running.position = position;
@@ -103,6 +104,7 @@ void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
     }
   }
   op->state = State::kRunning;
+  options_.recorder->Running(*op);
   running.machine = options_.announce->Begin(position, &op->work);
   if (running.machine != nullptr) {
     running_.push_back(std::move(running));

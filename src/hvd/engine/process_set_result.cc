@@ -66,11 +66,11 @@ bool ProcessSet::PrepareResult(Operation* op, const std::vector<int64_t>& rows) 
     if (op->output_bytes == bytes) {
       op->work.result_to = op->output;
     } else {
-      op->error = {Code::kInvalidArgument,
-                   fmt::format("the output of {} '{}' has {} bytes, but the result has {} (shape {}): give that many, "
-                               "or let the library allocate it",
-                               NameOf(signature.op), op->request.name, op->output_bytes, bytes,
-                               ToString(op->output_shape))};
+      op->error = {
+          Code::kInvalidArgument,
+          fmt::format("the output of {} '{}' has {} bytes, but the result has {} (shape {}): give that many, "
+                      "or let the library allocate it",
+                      NameOf(signature.op), op->request.name, op->output_bytes, bytes, ToString(op->output_shape))};
     }
     return true;
   }

@@ -11,6 +11,7 @@ using State = Operation::State;
 
 void ProcessSet::Tell(Operation* op) {
   op->state = State::kSent;
+  options_.recorder->Sent(*op);
   sent_.emplace(op->request.name, op);
   const controller::PlanPtr plan = book_.FindByName(op->request.name);
   const bool known = plan != nullptr && controller::Fits(*plan, op->request.signature);
@@ -29,12 +30,14 @@ void ProcessSet::Tell(Operation* op) {
 
 void ProcessSet::OnRequest(int member, controller::Request request) {
   if (sequencer_ == nullptr) return;
+  options_.recorder->Ready(id(), request.name, options_.ranks[member]);
   sequencer_->OnRequest(member, std::move(request));
   log_dirty_ = true;
 }
 
 void ProcessSet::OnReady(int member, uint64_t uid, int64_t first_dim) {
   if (sequencer_ == nullptr) return;
+  if (const auto plan = book_.FindByUid(uid)) options_.recorder->Ready(id(), plan->name, options_.ranks[member]);
   sequencer_->OnReady(member, uid, first_dim);
   log_dirty_ = true;
 }
@@ -138,8 +141,11 @@ void ProcessSet::Execute(const LogEntry& entry) {
   if (running.ops[0]->work.op > OpKind::kJoin) {
     return Finish(running.ops[0], options_.host->ApplySetChange(running.ops[0]));
   }
-  for (Operation* op : running.ops) op->state = State::kAllocating;
   running.position = next_log_start_;
+  for (Operation* op : running.ops) {
+    op->state = State::kAllocating;
+    options_.recorder->Agreed(op, id(), running.position);
+  }
   next_log_start_ += comm::IsAdasum(running.ops[0]->work) ? comm::Adasum::Positions(size()) : 1;
   if (SizesResult(running.ops[0]->work.op)) PrepareResult(running.ops[0], first_dims);
   queued_.push_back(std::move(running));
@@ -156,9 +162,12 @@ bool ProcessSet::StartQueued() {
       TakeMemory(running.ops[0]);
     }
     const comm::Work* work = running.fused != nullptr ? running.fused.get() : &running.ops[0]->work;
-    for (Operation* op : running.ops) op->state = State::kRunning;
+    for (Operation* op : running.ops) {
+      op->state = State::kRunning;
+      options_.recorder->Running(*op);
+    }
     running.machine = comm::IsAdasum(*work) ? std::make_unique<comm::Adasum>(options_.log.get(), running.position, work,
-                                                                            size(), options_.me)
+                                                                             size(), options_.me)
                                             : options_.log->Start(running.position, work);
     running_.push_back(std::move(running));
     moved = true;

@@ -133,6 +133,8 @@ void Registry::Drop(Operation* op) {
   op->received_splits.clear();
   op->number = 0;
   op->group.reset();
+  op->flight = ~uint64_t{0};
+  op->submitted = op->agreed = Time{};
   op->work.result_to = nullptr;
   op->uid = 0;
   op->detached.store(false, std::memory_order_relaxed);

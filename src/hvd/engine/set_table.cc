@@ -12,7 +12,8 @@ ProcessSet* SetTable::Find(int id) const {
 ProcessSet* SetTable::FindSerial(int serial) const {
   ProcessSet* likely = Find(serial);
   if (likely != nullptr && likely->serial() == serial) return likely;
-  const auto at = std::find_if(live_.begin(), live_.end(), [&](const ProcessSet* set) { return set->serial() == serial; });
+  const auto at =
+      std::find_if(live_.begin(), live_.end(), [&](const ProcessSet* set) { return set->serial() == serial; });
   return at == live_.end() ? nullptr : *at;
 }
 
@@ -50,7 +51,8 @@ void SetTable::Remove(int id) {
 }
 
 ProcessSet* SetTable::WithRanks(const std::vector<Rank>& ranks) const {
-  const auto at = std::find_if(live_.begin(), live_.end(), [&](const ProcessSet* set) { return set->ranks() == ranks; });
+  const auto at =
+      std::find_if(live_.begin(), live_.end(), [&](const ProcessSet* set) { return set->ranks() == ranks; });
   return at == live_.end() ? nullptr : *at;
 }
 

@@ -41,12 +41,14 @@ std::unique_ptr<ProcessSet> Engine::MakeSet(std::vector<Rank> ranks) {
   set.id = sets_.NextId();
   set.serial = sets_made_++;
   set.host = this;
+  set.recorder = &recorder_;
   set.counters = &counters_;
   set.sequencer = {set.id, ranks, world_.settings.cache_capacity, world_.settings.fusion_threshold,
                    options_.config.join_extended};
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), layout.rank);
   set.me = at == ranks.end() || *at != layout.rank ? -1 : static_cast<int>(at - ranks.begin());
   set.ranks = std::move(ranks);
+  recorder_.KnowSet(set.id, set.ranks);
   ConnectByMemory(&set);
   if (set.me >= 0 && set.log == nullptr && set.ranks.size() > 1) ConnectByPairs(&set);
   return std::make_unique<ProcessSet>(std::move(set));
@@ -145,7 +147,8 @@ Error Engine::ApplySetChange(Operation* op) {
     return {Code::kOk, {}, -1};
   }
   op->number = sets_.NextId();
-  if (op->number < 0) return {Code::kResourceExhausted, fmt::format("there are {} process sets already", SetTable::kMost)};
+  if (op->number < 0)
+    return {Code::kResourceExhausted, fmt::format("there are {} process sets already", SetTable::kMost)};
   sets_.Add(MakeSet({signature.numbers.begin(), signature.numbers.end()}));
   // Members that were faster have spoken to the new set already.
   std::vector<EarlyMessage> early;

@@ -162,6 +162,7 @@ bool Engine::Progress() {
     moved |= sets_[i].FlushLog();
   }
   if (!timed_.empty()) moved |= ExpireOperations(world_.loop->Now());
+  if (moved) recorder_.Cycle();
   return moved || counters_.operations.load(std::memory_order_relaxed) != completed;
 }
 

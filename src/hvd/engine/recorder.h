@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Tells the flight recorder and the timeline what happens to this rank's operations.
+//
+// Thread safety: Submitted, StartTimeline and StopTimeline from any thread; the rest with the progress token.
+
+#include <optional>
+#include <string>
+
+#include "hvd/base/config.h"
+#include "hvd/engine/operation.h"
+#include "hvd/engine/world.h"
+#include "hvd/trace/flight.h"
+#include "hvd/trace/flight_signals.h"
+#include "hvd/trace/timeline.h"
+
+namespace hvd::engine {
+
+class Recorder {
+ public:
+  // `signals`: dump on SIGUSR2 and before a crash, where there is a folder to dump to.
+  Recorder(const World& world, const Config& config, bool signals);
+
+  void KnowSet(int id, const std::vector<Rank>& ranks);
+
+  void Submitted(Operation* op, int set);
+  void Sent(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kSent); }
+  // A member other than this rank wants it.
+  void Ready(int set, std::string_view name, Rank rank);
+  void Agreed(Operation* op, int set, uint64_t position);
+  void Running(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning); }
+  void Over(const Operation& op, int set, const Error& error);
+  void Cycle() { timeline_.Cycle(clock_.Now()); }
+
+  void Missing(const Operation& op, const std::vector<Rank>& ranks) { flight_.SetMissing(op.flight, ranks); }
+  // "stall", "shutdown", "revoked: ...".
+  void Dump(std::string_view reason);
+
+  // Rank 0 writes `path`; the others theirs beside it where HOROVOD_TIMELINE_ALL_RANKS is set, else nothing.
+  Status StartTimeline(const std::string& path, bool mark_cycles);
+  void StopTimeline() { timeline_.Stop(); }
+
+ private:
+  const Config& config_;
+  const Rank rank_;
+  const int size_;
+  const std::string host_;
+  SteadyClock clock_;
+  trace::FlightRecorder flight_;
+  trace::Timeline timeline_;
+  std::optional<trace::FlightSignals> signals_;
+};
+
+}  // namespace hvd::engine
