@@ -136,14 +136,14 @@ TEST_F(ArrayFileTest, IsAnArrayWheneverTheWriterIsKilled) {
       }
       ::_exit(1);
     }
+    ::close(pipe[1]);
     char begun = 0;
-    ASSERT_EQ(::read(pipe[0], &begun, 1), 1);
+    ASSERT_EQ(::read(pipe[0], &begun, 1), 1) << "the writer ended by itself";
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status));
     ::close(pipe[0]);
-    ::close(pipe[1]);
     EXPECT_GE(Items().size(), 1u + static_cast<size_t>(round) * 50);
   }
 }

@@ -248,12 +248,12 @@ TEST_F(TimelineTest, AKilledRankLeavesACompleteTrace) {
         }
       }
     }
+    ::close(pipe[1]);
     char begun = 0;
-    ASSERT_EQ(::read(pipe[0], &begun, 1), 1);
+    ASSERT_EQ(::read(pipe[0], &begun, 1), 1) << "the writer ended by itself";
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     ::close(pipe[0]);
-    ::close(pipe[1]);
     const auto events = Events();
     EXPECT_GT(Named(events, "ALLREDUCE").size(), 0u);
     ExpectBalanced(events);
