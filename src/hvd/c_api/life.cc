@@ -208,6 +208,7 @@ HVD_API const char* hvd_describe_config(void) {
 }
 
 HVD_API void hvd_init_options_default(hvd_init_options* options) {
+  if (options == nullptr) return;
   std::memset(options, 0, sizeof *options);
   options->struct_size = sizeof *options;
   options->rank = options->size = options->generation = -1;

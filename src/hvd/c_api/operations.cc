@@ -105,6 +105,7 @@ thread_local std::vector<int32_t> t_splits;
 extern "C" {
 
 HVD_API void hvd_request_default(hvd_request* request) {
+  if (request == nullptr) return;
   std::memset(request, 0, sizeof *request);
   request->struct_size = sizeof *request;
   request->reduce_op = HVD_AVERAGE;

@@ -55,6 +55,10 @@ HVD_API int hvd_store_set(hvd_store* store, const char* key, const void* value, 
   if (store == nullptr || key == nullptr || (value == nullptr && bytes > 0))
     return Report(hvd::Code::kInvalidArgument, "hvd_store_set: an argument is NULL");
   if (hvd::c_api::InForkedChild()) return hvd::c_api::ReportForked();
+  if (bytes > hvd::rendezvous::kMaxValueBytes) {
+    return Report(hvd::Code::kInvalidArgument,
+                  fmt::format("hvd_store_set: bytes is {}, allowed are {}", bytes, hvd::rendezvous::kMaxValueBytes));
+  }
   return Report(store->store->Set(key, std::string(static_cast<const char*>(value), bytes)));
 }
 

@@ -62,6 +62,12 @@ class Booter {
 };
 
 Result<World> Booter::Run() {
+  if (Arena::Process().inherited() && Arena::Process().extents() > 0) {
+    return Fail(
+        Code::kFailedPrecondition,
+        "this process was forked from one that holds memory of hvd.empty or hvd_alloc, which both would write to: "
+        "take such memory after the fork, or start ranks with exec or the spawn method");
+  }
   deadline_ = clock_.Now() + Seconds(config_.start_timeout_s);
   world_.generation = config_.generation;
   HVD_ASSIGN_OR_RETURN(world_.loop, loop::CreateEpollLoop());
@@ -121,6 +127,8 @@ Result<Card> Booter::MakeCard() const {
   card.hostname = config_.hostname.empty() ? topology::Hostname() : config_.hostname;
   if (config_.disable_shm) {
     card.no_shm = "HOROVOD_DISABLE_SHM is set";
+  } else if (Arena::Process().inherited()) {
+    card.no_shm = "it was forked from a process that had used shared memory";
   } else if (!Arena::Process().shareable()) {
     card.no_shm = Arena::Process().why();
   } else if (!in_process()) {

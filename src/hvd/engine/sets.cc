@@ -87,12 +87,16 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
   comm::host::PairOptions pairs;
   pairs.process_set = set->serial;
   pairs.me = set->me;
-  int last_host = -1;
-  for (const Rank rank : set->ranks) {
-    pairs.pairs.push_back(world_.pairs[rank].get());
-    if (world_.layout.host_of[rank] != last_host) pairs.host_sizes.push_back(0);
-    last_host = world_.layout.host_of[rank];
-    ++pairs.host_sizes.back();
+  std::vector<std::vector<int>> by_host(world_.ranks.size());
+  for (size_t m = 0; m < set->ranks.size(); ++m) {
+    pairs.pairs.push_back(world_.pairs[set->ranks[m]].get());
+    by_host[world_.layout.host_of[set->ranks[m]]].push_back(static_cast<int>(m));
+  }
+  // Hosts are numbered by their first rank.
+  for (const std::vector<int>& members : by_host) {
+    if (members.empty()) continue;
+    pairs.order.members.insert(pairs.order.members.end(), members.begin(), members.end());
+    pairs.order.host_sizes.push_back(static_cast<int>(members.size()));
   }
   set->log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs));
 }

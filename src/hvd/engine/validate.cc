@@ -160,7 +160,9 @@ Status Engine::Validate(const Submission& submission) const {
                 "{} '{}': input and output overlap: give the same buffer for both, or separate ones", title, name);
   }
   if (sizes_result) return {};
-  if (submission.output_bytes != bytes || (bytes > 0 && submission.output == nullptr)) {
+  if (bytes > 0 && submission.output == nullptr)
+    return Fail(Code::kInvalidArgument, "{} '{}': the output is NULL", title, name);
+  if (submission.output_bytes != bytes) {
     return Fail(Code::kInvalidArgument, "{} '{}': the output has {} bytes, but {} are needed", title, name,
                 submission.output_bytes, bytes);
   }

@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <thread>
+
 #include "hvd/transport/shm/fork.h"
 #include "hvd/transport/shm/handshake.h"
 #include "tests/unit/transport/shm_harness.h"
@@ -253,6 +255,29 @@ TEST(ShmHandshake, ProofsDependOnEverything) {
   EXPECT_FALSE(Equal(mac, MemberMac("k", b, a, who)));
   who.rank = 4;
   EXPECT_FALSE(Equal(mac, MemberMac("k", a, b, who)));
+}
+
+TEST(ShmMeeting, ARankThatCannotTakePartTellsTheOthersWhy) {
+  // The leader cannot, then a member cannot: nobody waits for the deadline.
+  for (const int broken : {0, 1}) {
+    SharedStore store;
+    Arena arena({.capacity = 1 << 20});
+    std::vector<std::thread> threads;
+    for (int local = 0; local < 2; ++local) {
+      threads.emplace_back([&, local] {
+        const int bell = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        auto options = Options(store, arena, local == broken ? -1 : bell, local, {0, 1});
+        options.deadline = In(600);
+        const auto window = CreateWindow(options);
+        EXPECT_FALSE(window);
+        if (!window)
+          EXPECT_NE(window.error().message.find("the doorbell is no descriptor"), std::string::npos)
+              << window.error().message;
+        ::close(bell);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 }  // namespace

@@ -13,10 +13,10 @@ constexpr int kResults = 1;
 
 }  // namespace
 
-DirectReduce::DirectReduce(Link link, std::vector<int> host_sizes, ReduceOp op, DType type, kernel::Scale scale,
+DirectReduce::DirectReduce(Link link, SumOrder order, ReduceOp op, DType type, kernel::Scale scale,
                            const Payload* payload, size_t round_bytes)
     : link_(std::move(link)),
-      host_sizes_(std::move(host_sizes)),
+      order_(std::move(order)),
       op_(op),
       type_(type),
       scale_(scale),
@@ -83,9 +83,9 @@ void DirectReduce::ReduceRound(Round& round) {
   const size_t my_bytes = mine.size() * element;
   if (my_bytes == 0) return;
   std::vector<const void*> sources(link_.members());
-  for (int m = 0; m < link_.members(); ++m) sources[m] = round.slices.data() + my_bytes * m;
+  for (size_t i = 0; i < sources.size(); ++i) sources[i] = round.slices.data() + my_bytes * order_.members[i];
   void* target = round.result.data();
-  kernel::ReduceGrouped(op_, type_, sources, host_sizes_, {&target, 1}, mine.size(), scale_);
+  kernel::ReduceGrouped(op_, type_, sources, order_.host_sizes, {&target, 1}, mine.size(), scale_);
   payload_->Scatter(round.begin + mine.begin * element, my_bytes, round.result.data());
   for (int i = 1; i < link_.members(); ++i) {
     link_.Send((link_.me() + i) % link_.members(), kResults, {{round.result.data(), my_bytes}});

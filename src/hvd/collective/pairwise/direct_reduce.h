@@ -18,9 +18,9 @@ namespace hvd::collective::pairwise {
 
 class DirectReduce final : public Machine {
  public:
-  // `host_sizes`: how many consecutive members each host has. `payload` stays the caller's until kDone.
-  DirectReduce(Link link, std::vector<int> host_sizes, ReduceOp op, DType type, kernel::Scale scale,
-               const Payload* payload, size_t round_bytes);
+  // `payload` stays the caller's until kDone.
+  DirectReduce(Link link, SumOrder order, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
+               size_t round_bytes);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
@@ -43,7 +43,7 @@ class DirectReduce final : public Machine {
   void ReduceRound(Round& round);
 
   Link link_;
-  std::vector<int> host_sizes_;
+  const SumOrder order_;
   const ReduceOp op_;
   const DType type_;
   const kernel::Scale scale_;

@@ -5,11 +5,11 @@
 
 namespace hvd::collective::pairwise {
 
-DirectScatter::DirectScatter(Link link, std::vector<int> host_sizes, ReduceOp op, DType type, kernel::Scale scale,
+DirectScatter::DirectScatter(Link link, SumOrder order, ReduceOp op, DType type, kernel::Scale scale,
                              const std::vector<size_t>& part_bytes, std::byte* to, const Payload* payload,
                              size_t piece_bytes)
     : link_(std::move(link)),
-      host_sizes_(std::move(host_sizes)),
+      order_(std::move(order)),
       op_(op),
       type_(type),
       scale_(scale),
@@ -65,9 +65,9 @@ void DirectScatter::ReduceRound(const Round& round) {
   const size_t my_bytes = round.mine.size();
   if (my_bytes == 0 || to_ == nullptr) return;
   std::vector<const void*> sources(link_.members());
-  for (int m = 0; m < link_.members(); ++m) sources[m] = round.pieces.data() + my_bytes * m;
+  for (size_t i = 0; i < sources.size(); ++i) sources[i] = round.pieces.data() + my_bytes * order_.members[i];
   void* target = to_ + (round.mine.begin - begins_[link_.me()]);
-  kernel::ReduceGrouped(op_, type_, sources, host_sizes_, {&target, 1}, my_bytes / SizeOf(type_), scale_);
+  kernel::ReduceGrouped(op_, type_, sources, order_.host_sizes, {&target, 1}, my_bytes / SizeOf(type_), scale_);
 }
 
 }  // namespace hvd::collective::pairwise

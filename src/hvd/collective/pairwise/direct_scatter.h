@@ -18,9 +18,9 @@ namespace hvd::collective::pairwise {
 
 class DirectScatter final : public Machine {
  public:
-  // `host_sizes`: how many consecutive members each host has. `part_bytes`: of every member, together the payload, which
-  // stays the caller's until kDone. `to`: this member's result; nullptr: not wanted.
-  DirectScatter(Link link, std::vector<int> host_sizes, ReduceOp op, DType type, kernel::Scale scale,
+  // `part_bytes`: of every member, together the payload, which stays the caller's until kDone. `to`: this member's
+  // result; nullptr: not wanted.
+  DirectScatter(Link link, SumOrder order, ReduceOp op, DType type, kernel::Scale scale,
                 const std::vector<size_t>& part_bytes, std::byte* to, const Payload* payload, size_t piece_bytes);
 
   Progress Step() override;
@@ -40,7 +40,7 @@ class DirectScatter final : public Machine {
   pattern::Range PieceOf(int member, size_t round) const;
 
   Link link_;
-  std::vector<int> host_sizes_;
+  const SumOrder order_;
   const ReduceOp op_;
   const DType type_;
   const kernel::Scale scale_;

@@ -13,9 +13,9 @@ namespace hvd::collective::pairwise {
 class Exchange final : public Machine {
  public:
   struct Part {
-    pattern::Range outgoing;   // of this rank's payload, for that member
-    std::byte* to = nullptr;   // where that member's bytes go; nullptr: they are received and dropped
-    size_t bytes = 0;          // that come from that member
+    pattern::Range outgoing;  // of this rank's payload, for that member
+    std::byte* to = nullptr;  // where that member's bytes go; nullptr: they are received and dropped
+    size_t bytes = 0;         // that come from that member
   };
   // `parts[m]` is for member m; its own entry, too. `payload` stays the caller's until kDone.
   Exchange(Link link, std::vector<Part> parts, const Payload* payload);

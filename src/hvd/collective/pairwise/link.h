@@ -17,6 +17,13 @@ std::vector<iovec> InputBytes(const Payload& payload, size_t offset, size_t byte
 // Pieces without an output are sent to `discard`, which has at least `bytes` bytes.
 std::vector<iovec> OutputBytes(const Payload& payload, size_t offset, size_t bytes, std::byte* discard);
 
+// In which order members are summed: those of one host together, hosts by their first member. A function of the rank
+// layout alone, so that a hierarchical algorithm gives the same bits.
+struct SumOrder {
+  std::vector<int> members;
+  std::vector<int> host_sizes;  // how many consecutive ones of `members` each host has
+};
+
 // Lifetime: completions hold the shared state, so a machine may be destroyed with transfers pending on a closed pair.
 class Link {
  public:

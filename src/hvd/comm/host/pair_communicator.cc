@@ -41,7 +41,7 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
     case OpKind::kAllreduce: {
       // Enough per round that every member's slice is a good-sized message.
       const size_t round = options_.chunk_bytes * options_.pairs.size();
-      return std::make_unique<collective::pairwise::DirectReduce>(std::move(link), options_.host_sizes, work->reduce_op,
+      return std::make_unique<collective::pairwise::DirectReduce>(std::move(link), options_.order, work->reduce_op,
                                                                   work->dtype, work->scale, &work->payload, round);
     }
     case OpKind::kAllgather:
@@ -50,7 +50,7 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
                                                               &work->payload);
     case OpKind::kReducescatter:
       return std::make_unique<collective::pairwise::DirectScatter>(
-          std::move(link), options_.host_sizes, work->reduce_op, work->dtype, work->scale, work->member_bytes,
+          std::move(link), options_.order, work->reduce_op, work->dtype, work->scale, work->member_bytes,
           work->result_to, &work->payload, options_.chunk_bytes);
     case OpKind::kBroadcast:
       return std::make_unique<collective::pairwise::Broadcast>(std::move(link), work->root, &work->payload,

@@ -2,6 +2,7 @@
 #pragma once
 // Process sets that span hosts, or hosts without shared memory: every member talks to every other over Pairs.
 
+#include "hvd/collective/pairwise/link.h"
 #include "hvd/comm/communicator.h"
 #include "hvd/transport/pair.h"
 
@@ -11,7 +12,7 @@ struct PairOptions {
   int process_set = 0;
   int me = 0;
   std::vector<transport::Pair*> pairs;  // by member; nullptr for this rank. Not owned
-  std::vector<int> host_sizes;          // members per host, in member order
+  collective::pairwise::SumOrder order;
   size_t chunk_bytes = 1 << 20;
 };
 

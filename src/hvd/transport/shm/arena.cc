@@ -198,7 +198,7 @@ Result<std::byte*> Arena::AllocateSpan(size_t bytes) {
 }
 
 Result<std::byte*> Arena::Allocate(size_t bytes) {
-  if (epoch_ != ForkEpoch()) {
+  if (inherited()) {
     return Fail(Code::kFailedPrecondition, "this is a forked child: it cannot take memory from its parent's arena");
   }
   if (bytes > capacity()) {

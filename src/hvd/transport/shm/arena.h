@@ -51,6 +51,8 @@ class Arena {
   // Contains and AddRef in one: what an operation does with its buffers.
   int64_t Pin(const void* ptr, size_t bytes);
 
+  // This is a forked child, and the arena its parent's.
+  bool inherited() const { return epoch_ != ForkEpoch(); }
   bool shareable() const { return file_fd_ >= 0; }
   // Why not; empty if shareable.
   const std::string& why() const { return why_; }

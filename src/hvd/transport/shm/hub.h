@@ -7,7 +7,9 @@
 // Thread safety: one thread. Every wait ends at the deadline, with an error that names who is missing.
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hvd/base/clock.h"
@@ -35,6 +37,12 @@ struct LocalRank {
   Fd arena;
   Fd pidfd;
 };
+
+// A rank that cannot take part says why in the store: the leader in place of its socket's name, members beside it.
+std::string RefusalKey(const std::string& key);
+std::string Refusal(std::string_view why);
+// The reason, if this is one.
+std::optional<std::string> ReadRefusal(const std::string& value);
 
 class Hub {
  public:

@@ -16,6 +16,8 @@
 namespace hvd::transport::shm {
 namespace {
 
+constexpr int64_t kLookAroundMs = 100;
+
 class Leader final : public Hub {
  public:
   explicit Leader(MeetingOptions options) : options_(std::move(options)), joined_(options_.ranks.size()) {}
@@ -161,8 +163,16 @@ Status Leader::Gather(Stage stage) {
     if (there == wanted) return {};
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(options_.deadline - std::chrono::steady_clock::now());
-    const int rc = left.count() <= 0 ? 0 : ::poll(waited.data(), waited.size(), static_cast<int>(left.count()));
+    const auto slice = std::min<int64_t>(left.count(), kLookAroundMs);
+    const int rc = slice <= 0 ? 0 : ::poll(waited.data(), waited.size(), static_cast<int>(slice));
     if (rc < 0 && errno != EINTR) return Fail(Code::kInternal, "poll failed: {}", std::strerror(errno));
+    if (rc == 0 && slice > 0) {
+      // A member that failed before it came here has left word.
+      const auto word = options_.store->Wait({RefusalKey(options_.key)}, Duration(0));
+      const auto why = word ? ReadRefusal(word->front()) : std::nullopt;
+      if (why) return Fail(Code::kUnimplemented, "{}", *why);
+      continue;
+    }
     if (rc == 0) {
       return Fail(Code::kDeadlineExceeded, "{} of this host did not join its shared memory in time", Missing(stage));
     }

@@ -13,6 +13,8 @@
 namespace hvd::transport::shm {
 namespace {
 
+constexpr std::string_view kRefusal = "no: ";
+
 class MemberSide final : public Hub {
  public:
   explicit MemberSide(MeetingOptions options) : options_(std::move(options)) {}
@@ -65,6 +67,7 @@ Status MemberSide::Connect() {
       if (names.error().code != Code::kDeadlineExceeded) return Explain(Status(Fail(names.error())));
       return Explain(Status(Fail(Code::kDeadlineExceeded, "rank {} did not open it in time", options_.ranks[0])));
     }
+    if (const auto why = ReadRefusal(names->front())) return Fail(Code::kUnimplemented, "{}", *why);
     auto socket = TryConnect(names->front());
     if (socket) {
       socket_ = std::move(*socket);
@@ -163,6 +166,15 @@ Result<std::unique_ptr<Hub>> CreateMember(MeetingOptions options) {
   auto member = std::make_unique<MemberSide>(std::move(options));
   HVD_RETURN_IF_ERROR(member->Connect());
   return std::unique_ptr<Hub>(std::move(member));
+}
+
+std::string RefusalKey(const std::string& key) { return key + "/no"; }
+
+std::string Refusal(std::string_view why) { return fmt::format("{}{}", kRefusal, why.substr(0, 500)); }
+
+std::optional<std::string> ReadRefusal(const std::string& value) {
+  if (!value.starts_with(kRefusal)) return std::nullopt;
+  return value.substr(kRefusal.size());
 }
 
 Result<std::unique_ptr<Hub>> Hub::Create(MeetingOptions options) {

@@ -123,9 +123,11 @@ Result<LocalRank> Self(const WindowOptions& options) {
   return self;
 }
 
-}  // namespace
+std::string HubKey(const WindowOptions& options) {
+  return fmt::format("{}/shm/{}", options.prefix, options.generation);
+}
 
-Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options) {
+Result<std::unique_ptr<Window>> Make(const WindowOptions& options) {
   const size_t count = options.ranks.size();
   if (count < 1 || count > Board::kMaxRanks || options.local < 0 || options.local >= static_cast<int>(count)) {
     return Fail(Code::kInvalidArgument, "local rank {} of {}: this host can have 1 to {} ranks", options.local, count,
@@ -139,14 +141,13 @@ Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options) {
     HVD_ASSIGN_OR_RETURN(board, segment->Carve(Board::Bytes(static_cast<int>(count))));
     HVD_RETURN_IF_ERROR(Board::Format(board, options.ranks, options.generation));
   }
-  HVD_ASSIGN_OR_RETURN(const std::unique_ptr<Hub> hub,
-                       Hub::Create({.store = options.store,
-                                    .key = fmt::format("{}/shm/{}", options.prefix, options.generation),
-                                    .generation = options.generation,
-                                    .local = options.local,
-                                    .ranks = options.ranks,
-                                    .auth_key = options.auth_key,
-                                    .deadline = options.deadline}));
+  HVD_ASSIGN_OR_RETURN(const std::unique_ptr<Hub> hub, Hub::Create({.store = options.store,
+                                                                    .key = HubKey(options),
+                                                                    .generation = options.generation,
+                                                                    .local = options.local,
+                                                                    .ranks = options.ranks,
+                                                                    .auth_key = options.auth_key,
+                                                                    .deadline = options.deadline}));
   Fd control = segment != nullptr ? Fd(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 0)) : Fd();
   HVD_ASSIGN_OR_RETURN(std::vector<LocalRank> ranks, hub->Exchange(std::move(self), &control));
   if (segment == nullptr) {
@@ -159,6 +160,18 @@ Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options) {
   HVD_RETURN_IF_ERROR(hub->Ready());
   window->Begin();
   return std::unique_ptr<Window>(std::move(window));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options) {
+  auto window = Make(options);
+  // The others must not wait for this rank until the deadline.
+  if (!window && options.store != nullptr) {
+    (void)options.store->Set(options.local == 0 ? HubKey(options) : RefusalKey(HubKey(options)),
+                             Refusal(window.error().message));
+  }
+  return window;
 }
 
 }  // namespace hvd::transport::shm
