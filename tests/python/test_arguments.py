@@ -36,7 +36,7 @@ def says(error, argument, value, allowed):
     ],
 )
 def test_op(function, error, op):
-    with says(error, "op", repr(op), "hvd.Average, hvd.Sum, hvd.Min, hvd.Max or hvd.Product"):
+    with says(error, "op", repr(op), "hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max or hvd.Product"):
         function(np.ones(2), op=op)
 
 

@@ -29,7 +29,7 @@ def test_digits(ranks):
     assert outputs[1:] == [""] * (ranks - 1)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/numpy.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/numpy.md", "docs/guide/operations.md"])
 def test_python_in_the_pages_runs(page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.S)
     assert blocks
@@ -43,6 +43,8 @@ def test_python_in_the_pages_runs(page):
     [
         "horovod.numpy",
         "horovod.numpy.ops",
+        "horovod.numpy.exchange",
+        "horovod.numpy.grouped",
         "horovod.numpy.adapter",
         "horovod.common.objects",
         "horovod.common.basics",

@@ -38,6 +38,12 @@ def wire_name(kind: str, name: str | None, process_set: int) -> bytes:
     return known
 
 
+def forget(process_set: int) -> None:
+    """Start again from 0 in one set: whoever gets its id next counts alike on all members."""
+    for key in [key for key in _counters if key[1] == process_set]:
+        del _counters[key]
+
+
 def reset() -> None:
     """Start again from 0: after init all ranks count alike, also those that have just been started."""
     _counters.clear()
