@@ -222,6 +222,11 @@ class _Pending:
             return _output_of(handle)
         return [_output_of(one) for one in (handle, *self.others)]
 
+    def await_others(self) -> None:
+        """Wait for the moment in which the library marks one member of a group after the other as over."""
+        for one in self.others or ():
+            load().hvd_wait(None, one, -1.0)
+
     def release(self, handle: int) -> None:
         for one in (handle, *(self.others or ())):
             load().hvd_release(None, one)
@@ -349,6 +354,7 @@ def synchronize(handle: int) -> Any:
     while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
         pass
     error = exception(code) if code != abi.OK else None
+    (_pending.get(handle) or _nobodys).await_others()
     shut_down = error is not None and not forked() and not library.hvd_is_initialized(None)
     with _lock:
         pending = _pending.pop(handle, _nobodys)
@@ -389,6 +395,7 @@ def _sweep() -> None:
         pending = _left.pop(handle, None) if code != abi.IN_PROGRESS else None
         if pending is None:
             continue
+        pending.await_others()
         if code == abi.OK:
             pending.outputs(handle)  # nobody holds them, so they are given back
         pending.release(handle)
