@@ -128,3 +128,8 @@ def test_local_errors_leave_the_peer_alone():
             with pytest.raises(ValueError, match=text):
                 call()
         assert hvd.alltoall([1, 2], name="x").tolist() == [hvd.rank() + 1] * 2
+    if hvd.rank() == 0:  # without a name: the ranks still count alike
+        for splits in ([2, 2], [1], None):
+            with pytest.raises(ValueError, match="Alltoall"):
+                hvd.alltoall(np.ones(3), splits)
+    assert hvd.alltoall([1, 2]).tolist() == [hvd.rank() + 1] * 2

@@ -159,6 +159,13 @@ def name_group(operations: Sequence[Operation], kind: str, name: str | None) -> 
     return operations
 
 
+def _failure(code: int, operation: Operation) -> Exception:
+    # These are answers to this call's arguments: the other ranks have not heard of it.
+    if code in (abi.INVALID_ARGUMENT, abi.ABORTED):
+        names.take_back(operation.name, operation.process_set)
+    return exception(code)
+
+
 def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
     """
     Do it and return when it is over: the fast way. Returns the output where the library allocated it.
@@ -178,7 +185,7 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
         if code == abi.OK:
             return _take(slot.result) if with_result else None
         if code != abi.IN_PROGRESS:
-            raise exception(code)
+            raise _failure(code, operation)
         _pending[slot.handle.value] = _Pending(keep, lambda result: result, with_result)
         return synchronize(slot.handle.value)
     except BaseException:
@@ -264,7 +271,9 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
     slot.handle.value = 0
     try:
         held = operation._fill(slot.request, slot.input, slot.output)
-        check(load().hvd_submit(None, slot.request_ref, slot.handle_ref))
+        code = load().hvd_submit(None, slot.request_ref, slot.handle_ref)
+        if code != abi.OK:
+            raise _failure(code, operation)
         del held
         handle = slot.handle.value
         _pending[handle] = pending
@@ -295,7 +304,9 @@ def submit_group(operations: Sequence[Operation], keep: Sequence[Any], finish: C
         held.append(operation._fill(request, request.input, request.output))
     with_result = operations[0].op in _WITH_RESULT
     try:
-        check(load().hvd_submit_group(None, requests, count, handles))
+        code = load().hvd_submit_group(None, requests, count, handles)
+        if code != abi.OK:
+            raise _failure(code, operations[0])
         del held
         _pending[handles[0]] = _Pending(keep, finish, with_result, handles[1:])
         return handles[0]
