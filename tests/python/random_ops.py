@@ -3,9 +3,11 @@
 Random operations on all ranks, each result compared bit for bit with the rank-order reference.
 
 Every rank makes the same list of operations from the seed and knows all ranks' inputs. The list is cut into windows. In
-most windows each rank submits in its own shuffled order, in some all call the blocking functions in list order. Names
-repeat with the same meaning (cached plans), repeat with another meaning (plans that are contradicted), or are new. At
-the end each rank prints a digest of all result bits: two runs with one seed must print the same.
+most windows each rank submits in its own shuffled order, in some all call the blocking functions in list order. In some
+a process set is removed and another added meanwhile. In others the ranks have different numbers of operations, and then
+join. Names repeat with the same meaning (cached plans), repeat with another meaning (plans that are contradicted), or
+are new. Adasum alone is compared with a tolerance, and its bits between ranks. At the end each rank prints a digest of
+all result bits: two runs with one seed must print the same.
 
     python tools/spawn.py -n 3 -- python tests/python/random_ops.py --ops 100000 --seed 1
 """
@@ -13,232 +15,211 @@ the end each rank prints a digest of all result bits: two runs with one seed mus
 from __future__ import annotations
 
 import argparse
+import collections
 import hashlib
+import itertools
+import os
 import time
-from dataclasses import dataclass
 
 import horovod.numpy as hvd
-import ml_dtypes
 import numpy as np
-from reference import reduce, same_bits
+from random_list import SUMS, Inputs, Maker, Op
+from reference import adasum, near, reduce, same_bits, scattered
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-NAMES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool")
-DTYPES = [*(np.dtype(name) for name in NAMES), BFLOAT16]
-REDUCTIONS = [hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product]
 SETS = {
     1: [],
-    2: [[0], [1]],
-    3: [[0, 1], [1, 2], [0, 2]],
-    4: [[0, 1], [1, 2], [0, 2], [1, 2, 3], [3]],
+    2: [[0]],
+    3: [[0, 1], [1, 2]],
+    4: [[0, 1], [1, 2], [1, 2, 3], [3]],
 }
 WINDOW = 32
-SMALL = 64 << 10
-# Names that keep their meaning for the whole run.
-FIXED_NAMES = 64
-# Names whose meaning changes.
-CHANGING_NAMES = 16
+# Kinds of windows, over and over.
+BLOCKING, ASYNC, CHANGE, JOIN = "blocking", "async", "change", "join"
+ORDER = (ASYNC, CHANGE, ASYNC, BLOCKING, JOIN, ASYNC, CHANGE, BLOCKING)
 
 
-@dataclass(frozen=True)
-class Op:
-    """One operation, the same on every rank."""
+class DynamicSets:
+    """Process sets that come and go. All ranks choose the same."""
 
-    index: int
-    kind: str
-    name: str
-    dtype: np.dtype
-    set_index: int  # 0: all ranks
-    shape: tuple[int, ...]  # allgather: without the first dimension
-    rows: tuple[int, ...]  # allgather: first dimension by rank
-    reduction: int
-    scale: tuple[float, float]
-    root: int
-    offsets: tuple[int, ...]  # where in its pool each rank's input begins, in elements
-
-
-class Inputs:
-    """Random data of all ranks. An input is a piece of a pool, so making one costs nothing."""
-
-    def __init__(self, seed: int, size: int, max_bytes: int) -> None:
-        self.slack = 1024
-        self.pools: list[dict[np.dtype, np.ndarray]] = []
-        self.wide: list[dict[np.dtype, np.ndarray]] = []
-        for rank in range(size):
-            rng = np.random.default_rng([seed, 1, rank])
-            raw = rng.integers(0, 256, max_bytes + 8 * self.slack, dtype=np.uint8)
-            pools, wide = {}, {}
-            for dtype in DTYPES:
-                if dtype.kind == "b":
-                    pools[dtype] = (raw & 1).view(bool)
-                elif dtype.kind in "iu":
-                    pools[dtype] = raw.view(dtype)
-                else:
-                    pools[dtype] = self._floats(rng, dtype, raw.nbytes // dtype.itemsize)
-                    if dtype.itemsize == 2:
-                        wide[dtype] = pools[dtype].astype(np.float32)
-            self.pools.append(pools)
-            self.wide.append(wide)
-
-    @staticmethod
-    def _floats(rng: np.random.Generator, dtype: np.dtype, count: int) -> np.ndarray:
-        values = rng.standard_normal(count, dtype=np.float32).astype(np.float64)
-        values *= np.array([10.0**exponent for exponent in range(-10, 6)])[rng.integers(0, 16, count, dtype=np.uint8)]
-        specials = rng.integers(0, 500, count, dtype=np.uint16)
-        for number, special in enumerate((np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-310, 1e-42, 65504.0)):
-            values[specials == number] = special
-        with np.errstate(all="ignore"):
-            return values.astype(dtype)
-
-    def of(self, op: Op, rank: int, wide: bool = False) -> np.ndarray:
-        shape = (op.rows[rank], *op.shape) if op.kind == "allgather" else op.shape
-        pool = self.wide[rank].get(op.dtype) if wide else None
-        if pool is None:
-            pool = self.pools[rank][op.dtype]
-        begin = op.offsets[rank]
-        return pool[begin : begin + int(np.prod(shape, dtype=np.int64))].reshape(shape)
-
-
-class Maker:
-    """Makes the list of operations, window by window."""
-
-    def __init__(self, seed: int, sets: list[list[int]], max_bytes: int, large_fraction: float) -> None:
-        self.seed = seed
+    def __init__(self, sets: list[list[int]], process_sets: list[hvd.ProcessSet], seed: int) -> None:
         self.sets = sets
-        self.max_bytes = max_bytes
-        self.large_fraction = large_fraction
+        self.process_sets = process_sets
+        self.seed = seed
+        self.first = len(sets)
+        self.next_id = len(sets)
+        self.freed: collections.deque[int] = collections.deque()
         size = len(sets[0])
-        self.fixed = [self._meaning(np.random.default_rng([seed, 2, i]), size) for i in range(FIXED_NAMES)]
+        every = [list(c) for n in range(1, size) for c in itertools.combinations(range(size), n)]
+        self.candidates = [one for one in every if one not in sets]
 
-    def window(self, number: int, first: int, count: int) -> list[Op]:
-        rng = np.random.default_rng([self.seed, 3, number])
-        size = len(self.sets[0])
-        fixed = rng.permutation(FIXED_NAMES)
-        changing = rng.permutation(CHANGING_NAMES)
-        ops = []
-        for i in range(count):
-            index = first + i
-            choice = rng.random()
-            if choice < 0.6 and i < FIXED_NAMES:
-                name, meaning = f"fixed{fixed[i]}", self.fixed[fixed[i]]
-            else:
-                meaning = self._meaning(rng, size)
-                name = (
-                    f"changing{changing[i % CHANGING_NAMES]}.{i // CHANGING_NAMES}" if choice < 0.8 else f"new{index}"
-                )
-            kind, dtype, set_index, shape, reduction, scale, root = meaning
-            rows = tuple(int(r) for r in rng.integers(0, 9, size) * (rng.random(size) < 0.8))
-            offsets = tuple(int(o) for o in rng.integers(0, 1024, size))
-            ops.append(Op(index, kind, name, dtype, set_index, shape, rows, reduction, scale, root, offsets))
-        return ops
-
-    def _meaning(self, rng: np.random.Generator, size: int) -> tuple:
-        kind = str(rng.choice(["allreduce", "allgather", "broadcast", "barrier"], p=[0.6, 0.17, 0.2, 0.03]))
-        dtype = DTYPES[rng.integers(len(DTYPES))]
-        set_index = int(rng.integers(len(self.sets)) * (rng.random() < 0.5))
-        reductions = [hvd.Min, hvd.Max] if dtype.kind == "b" else REDUCTIONS
-        reduction = reductions[rng.integers(len(reductions))]
-        shape = self._shape(rng, dtype, kind)
-        # The reference of a scaled one is slow: large ones are rare enough without.
-        scaled = dtype.kind != "b" and rng.random() < 0.15 and np.prod(shape) < SMALL
-        scale = ((0.5, 1.0), (1.0, 0.25), (3.0, 0.125))[rng.integers(3)] if scaled else (1.0, 1.0)
-        root = int(rng.choice(self.sets[set_index]))
-        return kind, dtype, set_index, shape, reduction, scale, root
-
-    def _shape(self, rng: np.random.Generator, dtype: np.dtype, kind: str) -> tuple[int, ...]:
-        if rng.random() < 0.04:
-            return (0,)
-        small = min(SMALL, self.max_bytes)
-        low, high = (
-            (0, np.log(small)) if rng.random() >= self.large_fraction else (np.log(small), np.log(self.max_bytes))
-        )
-        count = int(np.exp(rng.uniform(low, high)) / dtype.itemsize)
-        if kind == "allgather":
-            count //= 8  # rows are at most 8
-        if count <= 1 and kind != "allgather" and rng.random() < 0.5:
-            return ()
-        if count > 16 and rng.random() < 0.3:
-            return (count // 8, 8)
-        return (count,)
+    def change(self, number: int) -> None:
+        """Remove a set or add one, and see that ids are what they must be."""
+        rng = np.random.default_rng([self.seed, 5, number])
+        at = int(rng.integers(self.first, self.first + 2))
+        if at < len(self.sets):
+            identifier, old = self.process_sets[at].process_set_id, self.process_sets.pop(at)
+            self.sets.pop(at)
+            if not hvd.remove_process_set(old) or old.process_set_id is not None:
+                raise SystemExit(f"{old} was not removed")
+            self.freed.append(identifier)
+        free = [one for one in self.candidates if one not in self.sets]
+        if not free:
+            return
+        ranks = free[rng.integers(len(free))]
+        added = hvd.add_process_set(hvd.ProcessSet(ranks) if rng.integers(2) else ranks)
+        if self.freed:
+            expected = self.freed.popleft()
+        else:
+            expected = self.next_id
+            self.next_id += 1
+        if (added.process_set_id, added.ranks) != (expected, ranks):
+            raise SystemExit(f"{added} instead of id {expected} and ranks {ranks}")
+        self.sets.append(ranks)
+        self.process_sets.append(added)
 
 
 class Runner:
     """Runs windows and checks them."""
 
-    def __init__(self, sets: list[list[int]], process_sets: list[hvd.ProcessSet], inputs: Inputs, seed: int) -> None:
-        self.sets = sets
-        self.process_sets = process_sets
+    def __init__(self, dynamic: DynamicSets, inputs: Inputs, seed: int) -> None:
+        self.dynamic = dynamic
+        self.sets = dynamic.sets
         self.inputs = inputs
         self.seed = seed
         self.rank = hvd.rank()
         self.digest = hashlib.sha1(usedforsecurity=False)
-        self.checked = 0
+        self.common = hashlib.sha1(usedforsecurity=False)  # of what is equal on all ranks
+        self.checked: collections.Counter[str] = collections.Counter()
 
-    def window(self, number: int, ops: list[Op]) -> None:
+    def window(self, number: int, kind: str, ops: list[Op]) -> None:
         mine = [op for op in ops if self.rank in self.sets[op.set_index]]
         rng = np.random.default_rng([self.seed, 4, number, self.rank])  # this rank's own choices
-        if number % 4 == 3:
+        if kind == JOIN:
+            return self._join(number, mine, rng)
+        if kind == BLOCKING:
             results = {op.index: self._start(op, rng, blocking=True) for op in mine}
         else:
-            handles = {mine[i].index: self._start(mine[i], rng, blocking=False) for i in rng.permutation(len(mine))}
-            order = [mine[i].index for i in rng.permutation(len(mine))]
-            results = {i: hvd.synchronize(h) if isinstance(h := handles[i], int) else h for i in order}
+            at = int(rng.integers(len(mine) + 1)) if kind == CHANGE else -1
+            results = self._overlapping(number, mine, rng, at)
         for op in mine:
-            if op.kind != "barrier":
-                self._check(op, results[op.index])
+            self._check(op, results[op.index])
+
+    def _overlapping(self, number: int, ops: list[Op], rng: np.random.Generator, change_at: int = -1) -> dict:
+        handles = {}
+        for i, which in enumerate(rng.permutation(len(ops))):
+            if i == change_at:
+                self.dynamic.change(number)
+            handles[ops[which].index] = self._start(ops[which], rng, blocking=False)
+        if change_at == len(ops):
+            self.dynamic.change(number)
+        order = [ops[i].index for i in rng.permutation(len(ops))]
+        return {i: hvd.synchronize(h) if isinstance(h := handles[i], int) else h for i in order}
+
+    def _join(self, number: int, ops: list[Op], rng: np.random.Generator) -> None:
+        common = np.random.default_rng([self.seed, 6, number])
+        counts = common.integers(0, len(ops) + 1, len(self.sets[0]))
+        mine = ops[: counts[self.rank]]
+        before = bool(common.integers(2))
+        if common.integers(2):
+            results = {op.index: self._start(op, rng, blocking=True) for op in mine}
+        elif before:
+            results = self._overlapping(number, mine, rng)
+        else:
+            handles = {op.index: self._start(op, rng, blocking=False) for op in mine}
+        last = hvd.join()
+        if not before and "handles" in locals():
+            results = {index: hvd.synchronize(handle) for index, handle in handles.items()}
+        else:
+            longest = np.flatnonzero(counts == counts.max())
+            if len(longest) == 1 and last != longest[0]:
+                raise SystemExit(f"rank {last} joined last instead of {longest[0]}; counts {counts}")
+        if not (hvd.allgather([last], name="last") == last).all():
+            raise SystemExit("the ranks do not agree about who joined last")
+        for i, op in enumerate(mine):
+            self._check(op, results[op.index], present=counts > i)
+        self.checked["join"] += 1
 
     def _start(self, op: Op, rng: np.random.Generator, blocking: bool):
-        process_set = self.process_sets[op.set_index]
+        process_set = self.dynamic.process_sets[op.set_index]
         if op.kind == "barrier":
             # A barrier has no asynchronous form. Between windows it fits any order of submission.
             return hvd.barrier(process_set) if blocking else None
-        array = self.inputs.of(op, self.rank)
-        memory = rng.integers(3)  # where the data is must not matter, and may differ by rank
-        if memory == 0 or op.kind == "allgather":
-            array = array.copy()
-        else:
-            place = hvd.empty(array.shape, array.dtype) if memory == 1 else np.empty(array.shape, array.dtype)
-            place[...] = array
-            array = place
-        in_place = bool(rng.integers(2))
-        if op.kind == "allgather":
-            function = hvd.allgather if blocking else hvd.allgather_async
-            return function(array, name=op.name, process_set=process_set)
+        common = {"name": op.name, "process_set": process_set}
+        in_place = bool(rng.integers(2)) and op.kind in ("allreduce", "broadcast", "grouped_allreduce")
+        function = getattr(hvd, op.kind + ("" if blocking else "_async") + ("_" if in_place else ""))
+        if "reduce" in op.kind:
+            common.update(op=op.reduction, prescale_factor=op.scale[0], postscale_factor=op.scale[1])
+        if op.members:
+            return function([self._input(member, rng) for member in op.members], **common)
         if op.kind == "broadcast":
-            function = {
-                (True, True): hvd.broadcast_,
-                (True, False): hvd.broadcast,
-                (False, True): hvd.broadcast_async_,
-                (False, False): hvd.broadcast_async,
-            }[blocking, in_place]
-            return function(array, op.root, name=op.name, process_set=process_set)
-        function = {
-            (True, True): hvd.allreduce_,
-            (True, False): hvd.allreduce,
-            (False, True): hvd.allreduce_async_,
-            (False, False): hvd.allreduce_async,
-        }[blocking, in_place]
-        pre, post = op.scale
-        return function(
-            array, name=op.name, op=op.reduction, prescale_factor=pre, postscale_factor=post, process_set=process_set
-        )
+            return function(self._input(op, rng), op.root, **common)
+        if op.kind == "alltoall" and not op.equal:
+            common["splits"] = op.splits[self.rank]
+        return function(self._input(op, rng), **common)
 
-    def _check(self, op: Op, found: np.ndarray) -> None:
+    def _input(self, op: Op, rng: np.random.Generator) -> np.ndarray:
+        array = self.inputs.of(op, self.rank)
+        if rng.integers(3):  # where the data is must not matter, and may differ by rank
+            return array.copy()
+        place = hvd.empty(array.shape, array.dtype)
+        place[...] = array
+        return place
+
+    def _check(self, op: Op, found, present: np.ndarray | None = None) -> None:
+        if op.kind == "barrier":
+            return
+        if op.members:
+            if len(found) != len(op.members):
+                raise SystemExit(f"{len(found)} results of {op}")
+            for member, one in zip(op.members, found):
+                self._check_one(op, member, one, present)
+        else:
+            self._check_one(op, op, found, present)
+        self.checked["adasum" if op.reduction == hvd.Adasum else op.kind] += 1
+
+    def _check_one(self, whole: Op, op: Op, found, present: np.ndarray | None) -> None:
+        if op.kind == "alltoall":
+            at = self.sets[op.set_index].index(self.rank)
+            received = [op.splits[rank][at] for rank in self.sets[op.set_index]]
+            if not op.equal:
+                found, splits = found
+                if splits.tolist() != received or splits.dtype != np.int32:
+                    raise SystemExit(f"rank {self.rank}: received splits {splits} instead of {received} of {op}")
+        expected = self._expected(op, present)
+        right = same_bits(found, expected)
+        if op.reduction == hvd.Adasum:
+            right = near(found, expected, [self.inputs.of(op, rank) for rank in self.sets[0]])
+            if present is None:
+                self.common.update(np.ascontiguousarray(found).tobytes())
+        if not right:
+            self._explain(whole, op, found, expected, present)
+        self.digest.update(np.ascontiguousarray(found).view(np.uint8) if found.ndim else found.tobytes())
+
+    def _expected(self, op: Op, present: np.ndarray | None) -> np.ndarray:
         members = self.sets[op.set_index]
         if op.kind == "allgather":
-            expected = np.concatenate([self.inputs.of(op, rank) for rank in members])
-        elif op.kind == "broadcast":
-            expected = self.inputs.of(op, op.root)
-        else:
-            arrays = [self.inputs.of(op, rank, wide=True) for rank in members]
-            expected = reduce(op.reduction, arrays, op.dtype, *op.scale)
-        if not same_bits(found, expected):
-            self._explain(op, found, expected)
-        self.digest.update(np.ascontiguousarray(found).view(np.uint8) if found.ndim else found.tobytes())
-        self.checked += 1
+            return np.concatenate([self.inputs.of(op, rank) for rank in members])
+        if op.kind == "broadcast":
+            return self.inputs.of(op, op.root)
+        if op.kind == "alltoall":
+            at = members.index(self.rank)
+            parts = []
+            for rank in members:
+                begin = sum(op.splits[rank][:at])
+                parts.append(self.inputs.of(op, rank)[begin : begin + op.splits[rank][at]])
+            return np.concatenate(parts)
+        arrays = [self.inputs.of(op, rank, wide=True) for rank in members]
+        if present is not None and op.reduction in (*SUMS, hvd.Adasum):
+            arrays = [one if here else np.zeros_like(one) for one, here in zip(arrays, present)]
+        elif present is not None:
+            arrays = [one for one, here in zip(arrays, present) if here]
+        if op.reduction == hvd.Adasum:
+            return adasum(arrays, op.dtype, *op.scale)
+        total = reduce(op.reduction, arrays, op.dtype, *op.scale)
+        return scattered(total, len(members), members.index(self.rank)) if op.kind == "reducescatter" else total
 
-    def _explain(self, op: Op, found: np.ndarray, expected: np.ndarray) -> None:
-        text = f"seed {self.seed}, rank {self.rank}: wrong result of {op}"
+    def _explain(self, whole: Op, op: Op, found: np.ndarray, expected: np.ndarray, present) -> None:
+        text = f"seed {self.seed}, rank {self.rank}: wrong result of {op} in {whole.name}, ranks present {present}"
         if found.shape != expected.shape or found.dtype != expected.dtype:
             raise SystemExit(f"{text}: {found.dtype}{found.shape} instead of {expected.dtype}{expected.shape}")
         unsigned = np.dtype(f"u{found.itemsize}")
@@ -246,9 +227,7 @@ class Runner:
         wrong = np.flatnonzero(left.view(unsigned) != right.view(unsigned))
         first = wrong[0]
         inputs = (
-            [self.inputs.of(op, r).reshape(-1)[first] for r in self.sets[op.set_index]]
-            if op.kind != "allgather"
-            else ""
+            [self.inputs.of(op, r).reshape(-1)[first] for r in self.sets[op.set_index]] if "all" in op.kind[:3] else ""
         )
         raise SystemExit(
             f"{text}: {len(wrong)} of {left.size} elements differ, first at {first}: {left[first]!r} instead of "
@@ -265,24 +244,26 @@ def main() -> None:
     parser.add_argument("--progress", action="store_true")
     arguments = parser.parse_args()
 
-    import os
-
     size = int(os.environ.get("HOROVOD_SIZE", "1"))
+    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     process_sets = [hvd.ProcessSet(ranks) for ranks in SETS[size]]
     hvd.init(process_sets=process_sets)
     sets = [list(range(size)), *SETS[size]]
-    maker = Maker(arguments.seed, sets, arguments.max_bytes, arguments.large_fraction)
-    inputs = Inputs(arguments.seed, size, arguments.max_bytes)
-    runner = Runner(sets, [hvd.global_process_set, *process_sets], inputs, arguments.seed)
+    dynamic = DynamicSets(sets, [hvd.global_process_set, *process_sets], arguments.seed)
+    maker = Maker(arguments.seed, sets, len(sets), arguments.max_bytes, arguments.large_fraction)
+    runner = Runner(dynamic, Inputs(arguments.seed, size, arguments.max_bytes), arguments.seed)
     start = time.perf_counter()
     for number, first in enumerate(range(0, arguments.ops, WINDOW)):
-        ops = maker.window(number, first, min(WINDOW, arguments.ops - first))
-        runner.window(number, ops)
+        kind = ORDER[number % len(ORDER)]
+        count = min(WINDOW, arguments.ops - first)
+        runner.window(number, kind, maker.window(number, first, count, kind == JOIN, kind == CHANGE))
         if arguments.progress and number % 100 == 0:
             print(f"{first} of {arguments.ops} after {time.perf_counter() - start:.0f} s", flush=True)
-    hvd.barrier()
+    if len(set(hvd.allgather_object(runner.common.hexdigest()))) != 1:
+        raise SystemExit("the bits of Adasum differ between ranks")
     seconds = time.perf_counter() - start
-    print(f"rank={hvd.rank()} checked={runner.checked} seconds={seconds:.1f} digest={runner.digest.hexdigest()}")
+    checked = " ".join(f"{kind}={count}" for kind, count in sorted(runner.checked.items()))
+    print(f"rank={hvd.rank()} {checked} seconds={seconds:.1f} digest={runner.digest.hexdigest()}")
     hvd.shutdown()
 
 

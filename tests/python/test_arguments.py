@@ -36,7 +36,7 @@ def says(error, argument, value, allowed):
     ],
 )
 def test_op(function, error, op):
-    with says(error, "op", repr(op), "hvd.Average, hvd.Sum, hvd.Min, hvd.Max or hvd.Product"):
+    with says(error, "op", repr(op), "hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max or hvd.Product"):
         function(np.ones(2), op=op)
 
 
@@ -181,9 +181,22 @@ def test_a_wrong_call_without_a_name_uses_up_no_number():
         lambda: hvd.broadcast(np.ones(2), -1),
         lambda: hvd.broadcast(np.ones(2), "0"),
         lambda: hvd.allgather(np.ones(2), process_set=None),
+        lambda: hvd.alltoall(np.ones(2), splits=[1.0]),
+        lambda: hvd.grouped_allreduce([np.ones(2), np.ones(2, "complex64")]),
+        # What only the library finds
+        lambda: hvd.allreduce([True], op=hvd.Sum),
+        lambda: hvd.allreduce_async([True], op=hvd.Sum),
+        lambda: hvd.allreduce([1], op=hvd.Adasum),
+        lambda: hvd.broadcast(np.ones(2), 7),
+        lambda: hvd.alltoall(np.ones(2), splits=[3]),
+        lambda: hvd.alltoall(np.ones(2), splits=[1, 1]),
+        lambda: hvd.reducescatter([True]),
+        lambda: hvd.grouped_allreduce([np.ones(2), [True]]),
     ]
     for call in bad:
         with pytest.raises((TypeError, ValueError)):
             call()
-    for kind in ("allreduce", "broadcast", "allgather"):
+    with pytest.raises(hvd.HorovodInternalError):
+        hvd.reducescatter(np.ones(2), op=hvd.Max)
+    for kind in ("allreduce", "broadcast", "allgather", "alltoall", "reducescatter", "grouped_allreduce"):
         assert names.wire_name(kind, None, 0).endswith(b".noname.0")

@@ -48,6 +48,43 @@ def test_the_others_name_the_rank(victim, how):
     assert shared_memory_and_files() == before
 
 
+LOOP = """
+import os, signal, sys, threading
+import numpy as np, horovod.numpy as hvd
+hvd.init(process_sets="dynamic")
+array = np.ones(3 << 18, np.float32)
+def change_sets():
+    hvd.remove_process_set(hvd.add_process_set([0]))
+operation = {
+    "alltoall": lambda: hvd.alltoall(array, name="x"),
+    "reducescatter": lambda: hvd.reducescatter(array, name="x"),
+    "adasum": lambda: hvd.allreduce(array, op=hvd.Adasum, name="x"),
+    "group": lambda: hvd.grouped_allgather([array, array[:5]], name="x"),
+    "join": hvd.join,
+    "sets": change_sets,
+}[sys.argv[1]]
+operation()
+if hvd.rank() == 1:
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGKILL)).start()
+try:
+    while True:
+        operation()
+except hvd.HorovodInternalError as error:
+    print("SEEN", error)
+"""
+
+
+@pytest.mark.parametrize("operation", ["alltoall", "reducescatter", "adasum", "group", "join", "sets"])
+def test_in_every_operation(operation):
+    before = shared_memory_and_files()
+    results = spawn.spawn([sys.executable, "-c", LOOP, operation], 3, timeout=60)
+    assert results[1].returncode == -9
+    for result in (results[0], results[2]):
+        assert result.returncode == 0, spawn.describe(result)
+        assert "SEEN Horovod has been shut down: rank 1" in result.output
+    assert shared_memory_and_files() == before
+
+
 def test_an_absent_rank_is_an_error_with_a_time(tmp_path):
     code = "import horovod.numpy as hvd; hvd.init()"
     env = {"HOROVOD_SIZE": "2", "HOROVOD_RANK": "0", "HOROVOD_START_TIMEOUT": "1"}

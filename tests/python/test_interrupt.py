@@ -167,6 +167,13 @@ BLOCKING = {
     "broadcast_object": lambda array: hvd.broadcast_object(array, 1, name="x"),
     "allgather_object": lambda array: hvd.allgather_object(array, name="x"),
     "barrier": lambda array: hvd.barrier(),
+    "alltoall": lambda array: hvd.alltoall(array, splits=[400, 600], name="x"),
+    "reducescatter": lambda array: hvd.reducescatter(array, name="x"),
+    "adasum": lambda array: hvd.allreduce(array, op=hvd.Adasum, name="adasum"),
+    "grouped_allreduce": lambda array: hvd.grouped_allreduce([array, [1]], name="x"),
+    "grouped_allreduce_": lambda array: hvd.grouped_allreduce_([array], name="y"),
+    "grouped_allgather": lambda array: hvd.grouped_allgather([[1], array], name="x"),
+    "grouped_reducescatter": lambda array: hvd.grouped_reducescatter([array, [1.0, 2.0]], name="x"),
 }
 
 FIRST_PART = {

@@ -15,7 +15,7 @@ def test_process_set_objects():
             hvd.ProcessSet(bad)
     assert hvd.ProcessSet(np.arange(2)).ranks == [0, 1]
     assert hvd.global_process_set.process_set_id == 0
-    with pytest.raises(ValueError, match="init"):
+    with pytest.raises(ValueError, match=r"hvd\.init\(\)"):
         hvd.add_process_set([0])
     assert hvd.remove_process_set(hvd.global_process_set) is False
     assert hvd.remove_process_set(some) is False
@@ -26,8 +26,6 @@ def test_process_sets_given_to_init():
         hvd.init(process_sets=[hvd.ProcessSet([0]), hvd.ProcessSet([0])])
     with pytest.raises(ValueError):
         hvd.init(process_sets=[hvd.ProcessSet([0, 1])])
-    with pytest.raises(ValueError, match="dynamic"):
-        hvd.init(process_sets="Dynamic")
     with pytest.raises(ValueError, match="static"):
         hvd.init(process_sets="static")
     with pytest.raises(NotImplementedError, match="comm"):

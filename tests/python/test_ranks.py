@@ -172,7 +172,24 @@ DISAGREEMENTS = {
     "Mismatched ALLGATHER tensor shapes": lambda r: hvd.allgather(np.ones((2, 3 + r)), name="x"),
     "Mismatched BROADCAST tensor shapes": lambda r: hvd.broadcast(np.ones(3 + r), 0, name="x"),
     "Mismatched BROADCAST root ranks": lambda r: hvd.broadcast(np.ones(3), r, name="x"),
-    "rank-zero tensor": lambda r: hvd.allgather(np.float32(1), name="x"),
+    "rank zero tried to ALLGATHER a rank-zero tensor": lambda r: hvd.allgather(np.float32(1), name="x"),
+    "Mismatched operations": lambda r: hvd.allreduce(np.ones(3), op=[hvd.Adasum, hvd.Sum][r], name="x"),
+    "Mismatched ADASUM tensor shapes": lambda r: hvd.allreduce(np.ones(3 + r), op=hvd.Adasum, name="x"),
+    "Mismatched data types.*float16": lambda r: hvd.allreduce(np.ones(3, ["f2", "f8"][r]), op=hvd.Adasum, name="x"),
+    "Mismatched ALLTOALL tensor shapes.*of rank": lambda r: hvd.alltoall(np.ones((6, 2)[: 1 + r]), name="x"),
+    "Mismatched ALLTOALL tensor shapes.*dimension 1 equal": lambda r: hvd.alltoall(np.ones((6, 2 + r)), name="x"),
+    "Mismatched data types.*int64": lambda r: hvd.alltoall(np.ones(6, ["i8", "f4"][r]), name="x"),
+    "rank zero tried to ALLTOALL a rank-zero tensor": lambda r: hvd.alltoall(1.0, name="x"),
+    "Mismatched REDUCESCATTER tensor shapes": lambda r: hvd.reducescatter(np.ones((3, 2 + r)), name="x"),
+    "Mismatched data types.*int32": lambda r: hvd.reducescatter(np.ones(6, ["i4", "f4"][r]), name="x"),
+    "rank zero tried to REDUCESCATTER a rank-zero tensor": lambda r: hvd.reducescatter(1.0, name="x"),
+    "Mismatched prescale and/or postscale factors": lambda r: hvd.reducescatter(np.ones(3), op=r, name="x"),
+    "prescale 2": lambda r: hvd.reducescatter(np.ones(3), prescale_factor=1.0 + r, name="x"),
+    "Mismatched ALLREDUCE tensor shapes: .*2of2": lambda r: hvd.grouped_allreduce([[1.0], np.ones(1 + r)], name="x"),
+    "Mismatched ALLGATHER tensor shapes: .*1of2": lambda r: hvd.grouped_allgather([np.ones((1, 1 + r)), [1]], name="x"),
+    "Mismatched REDUCESCATTER tensor shapes: .*2of2": lambda r: hvd.grouped_reducescatter(
+        [[1.0], np.ones(1 + r)], name="x"
+    ),
 }
 
 
@@ -181,7 +198,7 @@ def test_ranks_that_disagree_all_get_the_same_error_and_go_on():
     texts = []
     for _ in range(2):  # also when the good plan is known from before
         for i, (text, call) in enumerate(DISAGREEMENTS.items()):
-            with pytest.raises(hvd.HorovodInternalError, match=text) as caught:
+            with pytest.raises(hvd.HorovodInternalError, match=f"(?s){text}") as caught:
                 call(min(hvd.rank(), 1))
             texts.append(str(caught.value))
             assert "x" in texts[-1]
@@ -299,6 +316,14 @@ def test_over_tcp():
         assert same_bits(found, reduce(hvd.Sum, everyone, np.dtype(np.float32)))
         assert hvd.broadcast(everyone[hvd.rank()], 1).tobytes() == everyone[1].tobytes()
         assert same_bits(hvd.allgather(everyone[hvd.rank()]), np.concatenate(everyone))
+
+
+@pytest.mark.xfail(reason="over TCP a short last chunk overtakes a long one before it", strict=False)
+@on_ranks(2, 3, env={"HOROVOD_DISABLE_SHM": "1"})
+def test_over_tcp_with_a_last_chunk_that_is_short():
+    for tail in (64, 4096, 20_000):
+        array = np.ones(hvd.size() * ((1 << 20) + tail), np.int8)
+        assert (hvd.allreduce(array, op=hvd.Sum, name="tail") == hvd.size()).all()
 
 
 @on_ranks(2)

@@ -43,6 +43,7 @@ DTYPES = {
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, ALLTOALL, REDUCESCATTER, JOIN = range(7)
 CPU, CUDA = range(2)
+INIT_NO_SIGNAL_HANDLERS, INIT_DYNAMIC_PROCESS_SETS = 1, 2
 (
     QUERY_RANK,
     QUERY_SIZE,
@@ -103,6 +104,9 @@ class Output(ctypes.Structure):
         ("shape", POINTER(c_int64)),
         ("ndim", c_int32),
         ("engine_owned", c_int32),
+        ("received_splits", POINTER(c_int32)),
+        ("nsplits", c_int32),
+        ("number", c_int32),
     ]
 
 
@@ -155,7 +159,10 @@ PROTOTYPES = {
     "hvd_process_set_count": (c_int, [c_void_p, POINTER(c_int32)]),
     "hvd_process_set_ids": (c_int, [c_void_p, POINTER(c_int32), c_int32, POINTER(c_int32)]),
     "hvd_process_set_ranks": (c_int, [c_void_p, c_int32, POINTER(c_int32), c_int32, POINTER(c_int32)]),
+    "hvd_process_set_add": (c_int, [c_void_p, POINTER(c_int32), c_int32, POINTER(c_int32)]),
+    "hvd_process_set_remove": (c_int, [c_void_p, c_int32]),
     "hvd_submit": (c_int, [c_void_p, POINTER(Request), POINTER(c_uint64)]),
+    "hvd_submit_group": (c_int, [c_void_p, POINTER(Request), c_int32, POINTER(c_uint64)]),
     "hvd_run_for": (c_int, [c_void_p, POINTER(Request), c_double, POINTER(Output), POINTER(c_uint64)]),
     "hvd_poll": (c_int, [c_void_p, c_uint64]),
     "hvd_wait": (c_int, [c_void_p, c_uint64, c_double]),

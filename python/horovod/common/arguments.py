@@ -12,7 +12,10 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 _SHOWN = 200
 
@@ -69,6 +72,32 @@ def _factor(argument: str, value: Any) -> float:
     if not math.isfinite(factor):
         raise ValueError(f"{show(argument, value)} cannot be multiplied with: give a finite number")
     return factor
+
+
+def splits(value: Any) -> tuple[int, ...]:
+    """Return the rows for every rank. Whether there is one per rank, and enough rows, the library says."""
+    allowed = "give one whole number, 0 or more, per rank of the process set"
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{show('splits', value)} is not one-dimensional: {allowed}") from None
+    if array.ndim != 1:
+        raise ValueError(f"{show('splits', value)} has {array.ndim} dimensions instead of 1: {allowed}")
+    if array.size == 0:
+        raise ValueError(f"{show('splits', value)} is empty: {allowed}")
+    if array.dtype.kind not in "iu" and not (array.dtype.kind == "O" and all(type(one) is int for one in array)):
+        raise ValueError(f"{show('splits', value)} holds {array.dtype} instead of int32: {allowed}")
+    rows = tuple(array.tolist())
+    if min(rows) < 0 or max(rows) >= 2**31:
+        raise ValueError(f"{show('splits', value)} holds a number that is negative or too large for int32: {allowed}")
+    return rows
+
+
+def tensor_list(function: str, value: Any) -> Sequence[Any]:
+    """Return the tensors of a group as they were given."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{function}: {show('tensors', value)} is a {type(value).__name__}: give a list of tensors")
+    return value
 
 
 def name_bytes(name: Any) -> bytes:

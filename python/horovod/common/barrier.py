@@ -23,7 +23,7 @@ def barrier(process_set: Any) -> None:
     turn = _turns.get(identifier) or _turns.setdefault(identifier, threading.RLock())
     with turn:
         try:
-            request.run(request.Operation(abi.BARRIER, _NAME, identifier), ())
+            request.run(request.Operation(abi.BARRIER, identifier, name=_NAME), ())
         except ValueError as error:
             if "same name as another" not in str(error):
                 raise

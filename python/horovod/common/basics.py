@@ -35,7 +35,8 @@ class HorovodBasics:
         Join the job; returns when every rank has. Does nothing if that happened before.
 
         Rank and size come from HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS_ADDR (a launcher sets them); without
-        them this process is a job of size 1. `process_sets` lists the same sets on every rank. Ctrl-C ends the wait.
+        them this process is a job of size 1. `process_sets` lists the same sets on every rank, or is "dynamic" for a
+        job that uses `add_process_set`. Ctrl-C ends the wait.
 
         >>> import horovod.numpy as hvd
         >>> hvd.init()
@@ -48,7 +49,8 @@ class HorovodBasics:
             raise HorovodUnsupportedError(
                 "init(comm=...) does not exist in this release yet: start all ranks and pass process_sets instead"
             )
-        _init(_checked_sets(process_sets))
+        dynamic = isinstance(process_sets, str) and process_sets.lower() == "dynamic"
+        _init([] if dynamic else _checked_sets(process_sets), dynamic)
 
     def shutdown(self) -> None:
         """Leave the job. Pending operations fail; `init` may follow. Does nothing when not initialised."""
@@ -149,8 +151,6 @@ def _query(what: int) -> int:
 
 def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
     if isinstance(sets, str):
-        if sets.lower() == "dynamic":
-            raise HorovodUnsupportedError("dynamic process sets do not exist in this release yet: give init a list")
         raise ValueError(f'process_sets={sets!r}: give a list of ProcessSet or "dynamic"')
     try:
         sets = [] if sets is None else [one if isinstance(one, ProcessSet) else ProcessSet(one) for one in sets]
@@ -169,9 +169,9 @@ def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
     return sets
 
 
-def _init(sets: list[ProcessSet]) -> None:
+def _init(sets: list[ProcessSet], dynamic: bool) -> None:
     global _exit_registered
-    starting.start([list(one.ranks or ()) for one in sets])
+    starting.start([list(one.ranks or ()) for one in sets], dynamic)
     if not _exit_registered:
         atexit.register(_shutdown_at_exit)
         _exit_registered = True

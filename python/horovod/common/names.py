@@ -13,6 +13,8 @@ from collections import defaultdict
 from horovod.common.arguments import name_bytes
 
 _counters: defaultdict[tuple[str, int], itertools.count] = defaultdict(itertools.count)
+# Numbers of operations that the library refused: the other ranks use them for the next one.
+_returned: dict[tuple[str, int], list[int]] = {}
 
 # Programs use the same few names in every step, and looking one up is faster than checking it again.
 _known: dict[tuple[str, str], bytes] = {}
@@ -26,7 +28,7 @@ def wire_name(kind: str, name: str | None, process_set: int) -> bytes:
     Call it when all other arguments are known to be good: a number is used up, and the other ranks use it for the same.
     """
     if name is None:
-        return b"%s.noname.%d" % (kind.encode(), next(_counters[kind, process_set]))
+        return b"%s.noname.%d" % (kind.encode(), _next_number((kind, process_set)))
     if type(name) is not str:
         return b"%s.%s" % (kind.encode(), name_bytes(name))
     known = _known.get((kind, name))
@@ -38,6 +40,31 @@ def wire_name(kind: str, name: str | None, process_set: int) -> bytes:
     return known
 
 
+def _next_number(key: tuple[str, int]) -> int:
+    try:
+        if key in _returned:
+            return _returned[key].pop()
+    except (IndexError, KeyError):  # there is none, or another thread was faster
+        pass
+    return next(_counters[key])
+
+
+def take_back(name: bytes, process_set: int) -> None:
+    """Take note that nothing was sent under this name of an operation, or of a group's first member."""
+    kind, noname, number = name.partition(b".noname.")
+    number = number.partition(b"_")[0]
+    if noname and number.isdigit():
+        _returned.setdefault((kind.decode(), process_set), []).append(int(number))
+
+
+def forget(process_set: int) -> None:
+    """Start again from 0 in one set: whoever gets its id next counts alike on all members."""
+    for table in (_counters, _returned):
+        for key in [key for key in table if key[1] == process_set]:
+            del table[key]
+
+
 def reset() -> None:
     """Start again from 0: after init all ranks count alike, also those that have just been started."""
     _counters.clear()
+    _returned.clear()

@@ -9,7 +9,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from horovod.common import abi, arguments, names, request
+from horovod.common import abi, arguments, request
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 
 # The same on every rank although the objects' types may differ: often only the root has one.
@@ -71,13 +71,12 @@ def _own_rank() -> int:
 def _operation(op: int, kind: str, array: np.ndarray, name: str, identifier: int, **more: Any) -> request.Operation:
     return request.Operation(
         op=op,
-        name=names.wire_name(kind, name, identifier),
         process_set=identifier,
         dtype=abi.DTYPES[array.dtype.name],
         shape=array.shape,
         source=(array.ctypes.data, array.nbytes),
         **more,
-    )
+    ).named(kind, name)
 
 
 def _broadcast(array: np.ndarray, root_rank: int, name: str, identifier: int) -> None:
@@ -89,7 +88,6 @@ def _broadcast(array: np.ndarray, root_rank: int, name: str, identifier: int) ->
 def _allgather(array: np.ndarray, name: str, identifier: int) -> np.ndarray:
     result = request.run(_operation(abi.ALLGATHER, "allgather", array, name, identifier), (array,))
     assert result is not None
-    block, shape = result
-    if block is None:
-        return np.empty(shape, array.dtype)
-    return np.asarray(block).view(array.dtype).reshape(shape)
+    if result.block is None:
+        return np.empty(result.shape, array.dtype)
+    return np.asarray(result.block).view(array.dtype).reshape(result.shape)

@@ -6,18 +6,19 @@ from __future__ import annotations
 import ctypes
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Callable
 
-from horovod.common import abi
+from horovod.common import abi, names
 from horovod.common.arguments import show
-from horovod.common.exceptions import HorovodUnsupportedError
+from horovod.common.exceptions import HorovodInternalError, HorovodUnsupportedError
 from horovod.common.library import load
+from horovod.common.set_changes import change
 from horovod.common.status import check
 
 
 class ProcessSet:
     """
-    A set of ranks. It can be used once it was given to `init`.
+    A set of ranks. It can be used once it was given to `init` or `add_process_set`.
 
     >>> even = ProcessSet([2, 0])
     >>> print(even)
@@ -40,7 +41,7 @@ class ProcessSet:
         self.ranks = sorted(int(rank) for rank in ranks)
 
     def size(self) -> int | None:
-        """Return the number of members; None before the set was registered by `init`."""
+        """Return the number of members; None before the set was registered."""
         if self.process_set_id is None:
             return None
         return len(ranks_of(self.process_set_id))
@@ -69,24 +70,73 @@ class ProcessSet:
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 
-# The sets given to the last init; their ids end with it.
+# The sets of this life of the engine; their ids end with it.
 _registered: list[ProcessSet] = []
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Not in this release yet: give all sets to `init`."""
-    raise HorovodUnsupportedError(
-        "add_process_set: dynamic process sets do not exist in this release yet; "
-        "pass the set to hvd.init(process_sets=[...])"
-    )
+    """
+    Make a set usable and return it, or the set of these ranks. Needs `init(process_sets="dynamic")`.
+
+    All ranks of the job call it, members or not, with the same ranks; it returns when all have. ValueError: there is a
+    set with these ranks already, or the job is not a dynamic one.
+
+    >>> import horovod.numpy as hvd
+    >>> hvd.shutdown()
+    >>> hvd.init(process_sets="dynamic")
+    >>> hvd.add_process_set([0])
+    Traceback (most recent call last):
+        ...
+    ValueError: the process set has the same ranks as process set 0: use that one
+    """
+    added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    if added.process_set_id is not None:
+        raise ValueError(f"process_set={added} is registered already")
+    ranks = added.ranks or []
+    if any(not 0 <= rank < 2**31 for rank in ranks):
+        raise ValueError(f"{show('process_set', process_set)} names a rank that no job has")
+    identifier = ctypes.c_int32()
+
+    def succeeded() -> None:
+        names.forget(identifier.value)
+        added.process_set_id = identifier.value
+        _registered.append(added)
+
+    array = (ctypes.c_int32 * len(ranks))(*ranks)
+    _change(lambda: load().hvd_process_set_add(None, array, len(ranks), ctypes.byref(identifier)), succeeded)
+    return added
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Return False for the global and for an unregistered set; removing another is not in this release yet."""
+    """
+    Remove a set and return True; False for the global one and for one that is not registered.
+
+    All ranks of the job call it; it returns when all have, and the set's operations are over. The object has no id then
+    and may be added again; another set may get the id. ValueError: the job is not a dynamic one.
+    """
     _check_type(process_set)
     if process_set.process_set_id in (None, 0):
         return False
-    raise HorovodUnsupportedError("remove_process_set: dynamic process sets do not exist in this release yet")
+    identifier = id_of(process_set)
+
+    def succeeded() -> None:
+        process_set.process_set_id = None
+        for one in [one for one in _registered if one.process_set_id == identifier]:
+            one.process_set_id = None
+        _registered[:] = [one for one in _registered if one.process_set_id is not None]
+
+    _change(lambda: load().hvd_process_set_remove(None, identifier), succeeded)
+    return True
+
+
+def _change(call: Callable[[], int], succeeded: Callable[[], None]) -> None:
+    try:
+        change(call, succeeded)
+    except HorovodInternalError as error:
+        # Ranks that disagree are an internal error; a job that has no dynamic sets is one of this call.
+        if "HOROVOD_DYNAMIC_PROCESS_SETS" not in str(error):
+            raise
+        raise ValueError(str(error)) from None
 
 
 def id_of(process_set: Any) -> int:
@@ -95,15 +145,17 @@ def id_of(process_set: Any) -> int:
         _check_type(process_set)
     identifier = process_set.process_set_id
     if identifier is None:
-        raise ValueError(f"process_set={process_set} is not registered: pass it to hvd.init(process_sets=[...])")
+        raise ValueError(f"process_set={process_set} is not registered: give it to hvd.init or add_process_set")
     if type(identifier) is not int or not 0 <= identifier < 2**31:
-        raise ValueError(f"process_set={process_set} has an id that no process set has: leave that to hvd.init")
+        raise ValueError(f"process_set={process_set} has an id that no process set has: leave that to Horovod")
     return identifier
 
 
 def _check_type(process_set: Any) -> None:
     if not isinstance(process_set, ProcessSet):
-        raise TypeError(f"{show('process_set', process_set)} is no process set: give an hvd.ProcessSet that init knows")
+        raise TypeError(
+            f"{show('process_set', process_set)} is no process set: give an hvd.ProcessSet that is registered"
+        )
 
 
 def ranks_of(identifier: int) -> list[int]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from horovod.common import abi
 from horovod.common.arguments import show, whole_number
-from horovod.common.exceptions import HorovodUnsupportedError
 
 Average = abi.AVERAGE
 Sum = abi.SUM
@@ -19,7 +18,7 @@ Min = abi.MIN
 Max = abi.MAX
 Product = abi.PRODUCT
 
-_ALLOWED = "hvd.Average, hvd.Sum, hvd.Min, hvd.Max or hvd.Product"
+_ALLOWED = "hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max or hvd.Product"
 
 
 def choose(op: Any, average: Any) -> int:
@@ -36,8 +35,6 @@ def choose(op: Any, average: Any) -> int:
         return Average
     if type(op) is not int:
         op = whole_number("op", op, _ALLOWED)
-    if op == Adasum:
-        raise HorovodUnsupportedError("op=hvd.Adasum does not exist in this release yet")
     if not Average <= op <= Product:
         raise ValueError(f"{show('op', op)} is no reduction: give {_ALLOWED}")
     return op

@@ -9,20 +9,31 @@ Lifetime: `keep` is held until the operation was synchronised or is over, so its
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple
 
-from horovod.common import abi
+from horovod.common import abi, names
 from horovod.common.arguments import whole_number
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.memory import Block
 from horovod.common.status import check, exception, forked
 
-# Memory of an output whose size only the operation knows, with its shape. No memory where it has no bytes.
-Result = tuple[Optional[Block], tuple[int, ...]]
+
+class Result(NamedTuple):
+    """An output that only the operation knows."""
+
+    block: Block | None  # None where there are no bytes
+    shape: tuple[int, ...]
+    received_splits: tuple[int, ...] = ()  # alltoall: rows from every rank
+    number: int = 0  # join: the rank that came last
+
+
+# The operations that have such an output.
+_WITH_RESULT = frozenset((abi.ALLGATHER, abi.ALLTOALL, abi.REDUCESCATTER, abi.JOIN))
 
 # A wait inside the library does not see Ctrl-C; Python looks for it between two such waits.
 _INTERRUPT_CHECK_S = 0.25
@@ -66,14 +77,29 @@ def _shape_array(shape: tuple[int, ...]) -> ctypes.Array:
 
 
 class Operation:
-    """What is to be done, equal on all ranks but for the addresses. `target` None: the library allocates the output."""
+    """
+    What is to be done, equal on all ranks but for the addresses. `target` None: the library allocates the output.
 
-    __slots__ = ("op", "name", "dtype", "shape", "process_set", "source", "target", "reduce_op", "root_rank", "scale")
+    It gets its name last, by `named` or `name_group`: a number of an unnamed one is used up only when all else is good.
+    """
+
+    __slots__ = (
+        "op",
+        "name",
+        "dtype",
+        "shape",
+        "process_set",
+        "source",
+        "target",
+        "reduce_op",
+        "root_rank",
+        "scale",
+        "splits",
+    )
 
     def __init__(
         self,
         op: int,
-        name: bytes,
         process_set: int,
         dtype: int = 0,
         shape: tuple[int, ...] = (0,),
@@ -82,6 +108,8 @@ class Operation:
         reduce_op: int = abi.SUM,
         root_rank: int = 0,
         scale: tuple[float, float] = (1.0, 1.0),
+        splits: tuple[int, ...] | None = None,
+        name: bytes = b"",
     ) -> None:
         self.op = op
         self.name = name
@@ -93,11 +121,17 @@ class Operation:
         self.reduce_op = reduce_op
         self.root_rank = root_rank
         self.scale = scale
+        self.splits = splits
 
-    def _fill(self, slot: _Slot) -> ctypes.Array:
+    def named(self, kind: str, name: str | None) -> Operation:
+        """Give it the name that all ranks must give."""
+        self.name = names.wire_name(kind, name, self.process_set)
+        return self
+
+    def _fill(self, request: abi.Request, source: abi.Buffer, target: abi.Buffer) -> tuple[Any, Any]:
         # Returns what the caller holds during the call: another thread may empty the table of shapes meanwhile.
         shape = _shape_array(self.shape)
-        request = slot.request
+        splits = None
         request.op = self.op
         request.name = self.name
         request.process_set = self.process_set
@@ -107,9 +141,29 @@ class Operation:
         request.reduce_op = self.reduce_op
         request.root_rank = self.root_rank
         request.prescale, request.postscale = self.scale
-        slot.input.data, slot.input.bytes = self.source
-        slot.output.data, slot.output.bytes = self.target or (None, 0)
-        return shape
+        source.data, source.bytes = self.source
+        target.data, target.bytes = self.target or (None, 0)
+        if self.splits is not None:
+            splits = (ctypes.c_int32 * len(self.splits))(*self.splits)
+            request.splits, request.nsplits = ctypes.addressof(splits), len(self.splits)
+        elif request.nsplits:
+            request.splits, request.nsplits = None, 0
+        return shape, splits
+
+
+def name_group(operations: Sequence[Operation], kind: str, name: str | None) -> Sequence[Operation]:
+    """Name the members of a group, which are of one process set and at least one."""
+    base = names.wire_name(kind, name, operations[0].process_set)
+    for number, operation in enumerate(operations, start=1):
+        operation.name = b"%s_%dof%d" % (base, number, len(operations))
+    return operations
+
+
+def _failure(code: int, operation: Operation) -> Exception:
+    # These are answers to this call's arguments: the other ranks have not heard of it.
+    if code in (abi.INVALID_ARGUMENT, abi.ABORTED):
+        names.take_back(operation.name, operation.process_set)
+    return exception(code)
 
 
 def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
@@ -120,24 +174,24 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
     """
     if _left:
         _sweep()
-    gathered = operation.op == abi.ALLGATHER
+    with_result = operation.op in _WITH_RESULT
     slots = _slots.free
     slot = slots.pop() if slots else _Slot()
     slot.handle.value = 0
     try:
-        held = operation._fill(slot)
+        held = operation._fill(slot.request, slot.input, slot.output)
         code = load().hvd_run_for(None, slot.request_ref, _INTERRUPT_CHECK_S, slot.result_ref, slot.handle_ref)
         del held
         if code == abi.OK:
-            return _take(slot.result) if gathered else None
+            return _take(slot.result) if with_result else None
         if code != abi.IN_PROGRESS:
-            raise exception(code)
-        _pending[slot.handle.value] = _Pending(keep, lambda result: result, gathered)
+            raise _failure(code, operation)
+        _pending[slot.handle.value] = _Pending(keep, lambda result: result, with_result)
         return synchronize(slot.handle.value)
     except BaseException:
         # It may be in flight and in no table yet. If it is over, leave() finds that out.
         if slot.handle.value:
-            _pending[slot.handle.value] = _Pending(keep, lambda result: result, gathered)
+            _pending[slot.handle.value] = _Pending(keep, lambda result: result, with_result)
             leave(slot.handle.value)
         raise
     finally:
@@ -145,27 +199,53 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
 
 
 def _take(output: abi.Output) -> Result:
-    shape = tuple(output.shape[i] for i in range(output.ndim))
+    shape = tuple(output.shape[: output.ndim]) if output.ndim else ()
+    splits = tuple(output.received_splits[: output.nsplits]) if output.nsplits else ()
     if not output.data:
-        return None, shape
+        return Result(None, shape, splits, output.number)
     if not output.engine_owned:
         raise AssertionError("the library returned memory that it does not hand over")
-    return Block(output.data, output.bytes), shape
+    return Result(Block(output.data, output.bytes), shape, splits, output.number)
 
 
 class _Pending:
-    __slots__ = ("keep", "finish", "gathered")
+    """An operation in flight, or a group: `others` are the handles of its members after the first."""
 
-    def __init__(self, keep: Sequence[Any], finish: Callable[[Result | None], Any], gathered: bool) -> None:
+    __slots__ = ("keep", "finish", "with_result", "others")
+
+    def __init__(
+        self, keep: Sequence[Any], finish: Callable[[Any], Any], with_result: bool, others: Sequence[int] | None = None
+    ) -> None:
         self.keep = keep
         self.finish = finish
-        self.gathered = gathered
+        self.with_result = with_result
+        self.others = others
+
+    def outputs(self, handle: int) -> Any:
+        """Return the result, or those of a group, or None."""
+        if not self.with_result:
+            return None
+        if self.others is None:
+            return _output_of(handle)
+        return [_output_of(one) for one in (handle, *self.others)]
+
+    def await_others(self) -> None:
+        """Wait for the moment in which the library marks one member of a group after the other as over."""
+        for one in self.others or ():
+            load().hvd_wait(None, one, -1.0)
+
+    def release(self, handle: int) -> None:
+        for one in (handle, *(self.others or ())):
+            load().hvd_release(None, one)
 
 
 _nobodys = _Pending((), lambda _: None, False)
 
 # Operations by handle. None: they were there when this rank shut down, and their memory is given back.
 _pending: dict[int, _Pending | None] = {}
+# What operations gave that had nothing to do.
+_done: dict[int, Any] = {}
+_done_handles = itertools.count(-1, -1)  # the library's are positive
 # Operations that nobody asks for any more. Their memory is in use until they are over.
 _left: dict[int, _Pending] = {}
 # Who takes an entry out of the tables owns its output. Reentrant, for signal handlers.
@@ -187,11 +267,13 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
         _sweep()
     slots = _slots.free
     slot = slots.pop() if slots else _Slot()
-    pending = _Pending(keep, finish, operation.op == abi.ALLGATHER)
+    pending = _Pending(keep, finish, operation.op in _WITH_RESULT)
     slot.handle.value = 0
     try:
-        held = operation._fill(slot)
-        check(load().hvd_submit(None, slot.request_ref, slot.handle_ref))
+        held = operation._fill(slot.request, slot.input, slot.output)
+        code = load().hvd_submit(None, slot.request_ref, slot.handle_ref)
+        if code != abi.OK:
+            raise _failure(code, operation)
         del held
         handle = slot.handle.value
         _pending[handle] = pending
@@ -206,6 +288,57 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
         slots.append(slot)
 
 
+def submit_group(operations: Sequence[Operation], keep: Sequence[Any], finish: Callable[[Any], Any]) -> int:
+    """
+    Start all or none of them, and return one handle: they are over together.
+
+    `synchronize` later returns what `finish` makes of the list of their outputs, or of None where there are none.
+    """
+    if _left:
+        _sweep()
+    count = len(operations)
+    requests, handles = (abi.Request * count)(), (ctypes.c_uint64 * count)()
+    held = []
+    for operation, request in zip(operations, requests):
+        request.struct_size = ctypes.sizeof(abi.Request)
+        held.append(operation._fill(request, request.input, request.output))
+    with_result = operations[0].op in _WITH_RESULT
+    try:
+        code = load().hvd_submit_group(None, requests, count, handles)
+        if code != abi.OK:
+            raise _failure(code, operations[0])
+        del held
+        _pending[handles[0]] = _Pending(keep, finish, with_result, handles[1:])
+        return handles[0]
+    except BaseException:
+        if handles[0]:  # as in submit
+            _pending[handles[0]] = _Pending(keep, finish, with_result, handles[1:])
+            leave(handles[0])
+        raise
+
+
+def run_group(operations: Sequence[Operation], keep: Sequence[Any]) -> Any:
+    """Do them all and return the list of their outputs, or None where there are none. Ctrl-C as in `run`."""
+    handle = submit_group(operations, keep, lambda results: results)
+    try:
+        return synchronize(handle)
+    except BaseException:
+        leave(handle)
+        raise
+
+
+def finished(value: Any) -> int:
+    """Return the handle of an operation that had nothing to do; `synchronize` returns `value`."""
+    handle = next(_done_handles)
+    _done[handle] = value
+    return handle
+
+
+def in_flight(handle: int) -> bool:
+    """Whether `synchronize` still has something to do for it, in this life of the engine."""
+    return _pending.get(handle) is not None
+
+
 def _checked_handle(handle: Any) -> int:
     return handle if type(handle) is int else whole_number("handle", handle, "what an _async function returned")
 
@@ -213,6 +346,8 @@ def _checked_handle(handle: Any) -> int:
 def poll(handle: int) -> bool:
     """Whether the operation is over, with success or not. ValueError for an unknown handle."""
     handle = _checked_handle(handle)
+    if handle in _done:
+        return True
     if handle not in _pending:
         raise ValueError(f"poll: there is no operation with handle {handle}; was it synchronized already?")
     code = load().hvd_poll(None, handle)
@@ -225,11 +360,12 @@ def synchronize(handle: int) -> Any:
     """Wait, raise the error or return the result, and forget the operation. Returns None for an unknown handle."""
     handle = _checked_handle(handle)
     if handle not in _pending:
-        return None
+        return _done.pop(handle, None)
     library = load()
     while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
         pass
     error = exception(code) if code != abi.OK else None
+    (_pending.get(handle) or _nobodys).await_others()
     shut_down = error is not None and not forked() and not library.hvd_is_initialized(None)
     with _lock:
         pending = _pending.pop(handle, _nobodys)
@@ -243,9 +379,9 @@ def synchronize(handle: int) -> Any:
             )
         if error is not None:
             raise error
-        return pending.finish(_output_of(handle) if pending.gathered else None)
+        return pending.finish(pending.outputs(handle))
     finally:
-        library.hvd_release(None, handle)
+        (pending or _nobodys).release(handle)
 
 
 def _output_of(handle: int) -> Result:
@@ -270,9 +406,10 @@ def _sweep() -> None:
         pending = _left.pop(handle, None) if code != abi.IN_PROGRESS else None
         if pending is None:
             continue
-        if code == abi.OK and pending.gathered:
-            _output_of(handle)  # nobody holds it, so it is given back
-        library.hvd_release(None, handle)
+        pending.await_others()
+        if code == abi.OK:
+            pending.outputs(handle)  # nobody holds them, so they are given back
+        pending.release(handle)
 
 
 def end() -> None:

@@ -29,8 +29,9 @@ class _Attempt:
     Thread safety: `over` may be waited for by anybody; the result is read after that, the rest under the lock.
     """
 
-    def __init__(self, process_sets: list[list[int]]) -> None:
+    def __init__(self, process_sets: list[list[int]], dynamic: bool) -> None:
         self.process_sets = process_sets
+        self.dynamic = dynamic
         self.waiting = 0  # callers
         self.over = threading.Event()
         self.error: Exception | None = None
@@ -44,6 +45,7 @@ class _Attempt:
         options.process_set_count = len(sizes)
         options.process_set_sizes = (ctypes.c_int32 * len(sizes))(*sizes)
         options.process_set_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
+        options.flags = abi.INIT_DYNAMIC_PROCESS_SETS if self.dynamic else 0
         code = load().hvd_init(ctypes.byref(options), None)
         if code != abi.OK:
             self.error = init_exception(code)  # here: the text is this thread's
@@ -54,15 +56,15 @@ class _Attempt:
             self.over.set()
 
 
-def start(process_sets: list[list[int]]) -> None:
-    """Join the job; returns when every rank has."""
+def start(process_sets: list[list[int]], dynamic: bool) -> None:
+    """Join the job; returns when every rank has. `dynamic`: sets may be added and removed later."""
     global _attempt
     while True:
         with _lock:
             attempt = _attempt
             if attempt is None:
-                attempt = _attempt = _Attempt(process_sets)
-            joined = attempt.process_sets == process_sets
+                attempt = _attempt = _Attempt(process_sets, dynamic)
+            joined = (attempt.process_sets, attempt.dynamic) == (process_sets, dynamic)
             attempt.waiting += joined
         try:
             attempt.over.wait()

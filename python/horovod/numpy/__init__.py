@@ -17,6 +17,17 @@ from horovod.common.process_sets import ProcessSet, add_process_set, global_proc
 from horovod.common.reductions import Adasum, Average, Max, Min, Product, Sum
 from horovod.numpy.adapter import empty
 from horovod.numpy.compression import Compression
+from horovod.numpy.exchange import alltoall, alltoall_async, reducescatter, reducescatter_async
+from horovod.numpy.grouped import (
+    grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+)
 from horovod.numpy.ops import (
     allgather,
     allgather_async,
@@ -30,23 +41,9 @@ from horovod.numpy.ops import (
     broadcast_async,
     broadcast_async_,
     broadcast_parameters,
+    join,
     poll,
     synchronize,
-)
-from horovod.numpy.unsupported import (
-    alltoall,
-    alltoall_async,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_reducescatter,
-    grouped_reducescatter_async,
-    join,
-    reducescatter,
-    reducescatter_async,
 )
 
 _basics = HorovodBasics()
@@ -127,11 +124,6 @@ __all__ = [
     "broadcast_parameters",
     "broadcast_object",
     "allgather_object",
-    "barrier",
-    "poll",
-    "synchronize",
-    "empty",
-    # not in this release yet
     "alltoall",
     "alltoall_async",
     "reducescatter",
@@ -144,7 +136,11 @@ __all__ = [
     "grouped_allgather_async",
     "grouped_reducescatter",
     "grouped_reducescatter_async",
+    "barrier",
     "join",
+    "poll",
+    "synchronize",
+    "empty",
     # errors
     "HorovodInternalError",
     "HorovodTimeoutError",

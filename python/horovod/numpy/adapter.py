@@ -80,10 +80,9 @@ def place(array: np.ndarray) -> tuple[int, int]:
 
 def wrap(result: request.Result, dtype: np.dtype) -> np.ndarray:
     """Return an array over memory that the library allocated."""
-    block, shape = result
-    if block is None:
-        return np.empty(shape, dtype)
-    return np.asarray(block).view(dtype).reshape(shape)
+    if result.block is None:
+        return np.empty(result.shape, dtype)
+    return np.asarray(result.block).view(dtype).reshape(result.shape)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = float) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from horovod.common.arguments import show
+
 
 class NoneCompressor:
     """Leaves arrays as they are."""
@@ -44,3 +46,11 @@ class Compression:
 
     none = NoneCompressor
     fp16 = FP16Compressor
+
+
+def checked_compression(compression: Any) -> Any:
+    """Return an argument that can compress; TypeError for another."""
+    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
+        allowed = "hvd.Compression.none or hvd.Compression.fp16"
+        raise TypeError(f"{show('compression', compression)} cannot compress: give {allowed}")
+    return compression

@@ -15,38 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from horovod.common import abi, batch, names, reductions, request
-from horovod.common.arguments import factors, show
+from horovod.common import batch, reductions, request
+from horovod.common.arguments import factors, show, whole_number
 from horovod.common.arguments import root_rank as checked_root
 from horovod.common.barrier import barrier as _barrier
-from horovod.common.process_sets import ProcessSet, global_process_set, id_of
-from horovod.numpy.adapter import as_in_place, as_input, dtype_code, place, wrap
-from horovod.numpy.compression import Compression
-
-
-def _reduction(
-    array: np.ndarray,
-    output: np.ndarray,
-    name: str | None,
-    reduce_op: int,
-    scale: tuple[float, float],
-    process_set: ProcessSet,
-) -> request.Operation:
-    identifier = id_of(process_set)
-    dtype = dtype_code(array.dtype)
-    source = place(array)
-    return request.Operation(
-        abi.ALLREDUCE,
-        names.wire_name("allreduce", name, identifier),
-        identifier,
-        dtype,
-        array.shape,
-        source,
-        source if output is array else place(output),
-        reduce_op,
-        0,
-        scale,
-    )
+from horovod.common.joining import join as _join
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.numpy.adapter import as_in_place, as_input, wrap
+from horovod.numpy.compression import Compression, checked_compression
+from horovod.numpy.operations import broadcasting, gathering, reduction
 
 
 def allreduce(
@@ -71,14 +48,11 @@ def allreduce(
     array([1., 2.])
     """
     reduce_op = reductions.choose(op, average)
-    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
-        allowed = "hvd.Compression.none or hvd.Compression.fp16"
-        raise TypeError(f"{show('compression', compression)} cannot compress: give {allowed}")
-    compressed, context = compression.compress(tensor)
+    compressed, context = checked_compression(compression).compress(tensor)
     array = as_input(compressed)
     output = np.empty(array.shape, array.dtype)
-    operation = _reduction(array, output, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
-    request.run(operation, (array, output))
+    operation = reduction(array, output, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    request.run(operation.named("allreduce", name), (array, output))
     return compression.decompress(output, context)
 
 
@@ -95,9 +69,8 @@ def allreduce_async(
     reduce_op = reductions.choose(op, average)
     array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
-    scale = factors(prescale_factor, postscale_factor)
-    operation = _reduction(array, output, name, reduce_op, scale, process_set)
-    return request.submit(operation, (array, output), lambda _: output)
+    operation = reduction(array, output, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    return request.submit(operation.named("allreduce", name), (array, output), lambda _: output)
 
 
 def allreduce_(
@@ -112,8 +85,8 @@ def allreduce_(
     """Reduce in place and return `tensor`."""
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_")
-    operation = _reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
-    request.run(operation, (array,))
+    operation = reduction(array, array, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    request.run(operation.named("allreduce", name), (array,))
     return tensor
 
 
@@ -129,15 +102,8 @@ def allreduce_async_(
     """Start `allreduce_`; `synchronize` returns `tensor`."""
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_async_")
-    operation = _reduction(array, array, name, reduce_op, factors(prescale_factor, postscale_factor), process_set)
-    return request.submit(operation, (array,), lambda _: tensor)
-
-
-def _gathering(array: np.ndarray, name: str | None, process_set: ProcessSet) -> request.Operation:
-    identifier = id_of(process_set)
-    dtype = dtype_code(array.dtype)
-    wire_name = names.wire_name("allgather", name, identifier)
-    return request.Operation(abi.ALLGATHER, wire_name, identifier, dtype, array.shape, place(array))
+    operation = reduction(array, array, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    return request.submit(operation.named("allreduce", name), (array,), lambda _: tensor)
 
 
 def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> np.ndarray:
@@ -150,7 +116,7 @@ def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = gl
     True
     """
     array = as_input(tensor)
-    result = request.run(_gathering(array, name, process_set), (array,))
+    result = request.run(gathering(array, process_set).named("allgather", name), (array,))
     assert result is not None
     return wrap(result, array.dtype)
 
@@ -158,29 +124,8 @@ def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = gl
 def allgather_async(tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
     """Start `allgather`; `synchronize` returns the joined array."""
     array = as_input(tensor)
-    operation = _gathering(array, name, process_set)
+    operation = gathering(array, process_set).named("allgather", name)
     return request.submit(operation, (array,), lambda result: wrap(result, array.dtype))
-
-
-def _broadcasting(
-    array: np.ndarray, output: np.ndarray, root_rank: int, name: str | None, process_set: ProcessSet
-) -> request.Operation:
-    identifier = id_of(process_set)
-    dtype = dtype_code(array.dtype)
-    root = checked_root(root_rank)
-    source = place(array)
-    wire_name = names.wire_name("broadcast", name, identifier)
-    return request.Operation(
-        abi.BROADCAST,
-        wire_name,
-        identifier,
-        dtype,
-        array.shape,
-        source,
-        source if output is array else place(output),
-        abi.SUM,
-        root,
-    )
 
 
 def broadcast(
@@ -196,7 +141,7 @@ def broadcast(
     """
     array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
-    request.run(_broadcasting(array, output, root_rank, name, process_set), (array, output))
+    request.run(broadcasting(array, output, root_rank, process_set).named("broadcast", name), (array, output))
     return output
 
 
@@ -206,7 +151,7 @@ def broadcast_async(
     """Start `broadcast`; `synchronize` returns the new array."""
     array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
-    operation = _broadcasting(array, output, root_rank, name, process_set)
+    operation = broadcasting(array, output, root_rank, process_set).named("broadcast", name)
     return request.submit(operation, (array, output), lambda _: output)
 
 
@@ -215,7 +160,7 @@ def broadcast_(
 ) -> np.ndarray:
     """Overwrite `tensor` with root_rank's and return it."""
     array = as_in_place(tensor, "broadcast_")
-    request.run(_broadcasting(array, array, root_rank, name, process_set), (array,))
+    request.run(broadcasting(array, array, root_rank, process_set).named("broadcast", name), (array,))
     return tensor
 
 
@@ -224,7 +169,7 @@ def broadcast_async_(
 ) -> int:
     """Start `broadcast_`; `synchronize` returns `tensor`."""
     array = as_in_place(tensor, "broadcast_async_")
-    operation = _broadcasting(array, array, root_rank, name, process_set)
+    operation = broadcasting(array, array, root_rank, process_set).named("broadcast", name)
     return request.submit(operation, (array,), lambda _: tensor)
 
 
@@ -239,7 +184,8 @@ def broadcast_parameters(params: Mapping[str, np.ndarray] | Sequence[Any], root_
     names_used: set[str] = set()
     for label, name, array in _named(params):
         try:
-            operation = _broadcasting(as_in_place(array, "broadcast_parameters"), array, root, name, global_process_set)
+            checked = as_in_place(array, "broadcast_parameters")
+            operation = broadcasting(checked, array, root, global_process_set).named("broadcast", name)
             if name in names_used:
                 raise ValueError(f"there is the name {name!r} twice: give each array its own")
         except (TypeError, ValueError) as error:
@@ -277,12 +223,29 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     _barrier(process_set)
 
 
+def join(device: int = -1) -> int:
+    """
+    Say that this rank has no more data; return the rank that came last, when all have.
+
+    Until then it takes part in the others' allreduces: with zeros in sums, averages and Adasum, not at all in minima,
+    maxima and products. An average still divides by the number of all ranks. Other operations fail on the other ranks,
+    unless HOROVOD_JOIN_EXTENDED=1. `device` is for programs that give one; it has no meaning here.
+
+    >>> import horovod.numpy as hvd
+    >>> hvd.init()
+    >>> hvd.join() < hvd.size()
+    True
+    """
+    whole_number("device", device, "-1")
+    return _join()
+
+
 def poll(handle: int) -> bool:
     """Whether the operation is over, so that `synchronize` returns at once. ValueError for an unknown handle."""
     return request.poll(handle)
 
 
-def synchronize(handle: int) -> np.ndarray | None:
+def synchronize(handle: int) -> Any:
     """
     Wait until an operation is over; return its result or raise its error. Returns None for an unknown handle.
 
