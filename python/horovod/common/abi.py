@@ -149,6 +149,8 @@ PROTOTYPES = {
     "hvd_version": (c_char_p, []),
     "hvd_last_error": (c_char_p, []),
     "hvd_last_status": (c_int, []),
+    "hvd_timeline_start": (c_int, [c_void_p, c_char_p, c_int32]),
+    "hvd_timeline_stop": (c_int, [c_void_p]),
     "hvd_describe_config": (c_char_p, []),
     "hvd_init_options_default": (None, [POINTER(InitOptions)]),
     "hvd_init": (c_int, [POINTER(InitOptions), c_void_p]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 from collections.abc import Sequence
 
 from horovod.common import abi, names, process_sets, request, starting
@@ -92,12 +93,19 @@ class HorovodBasics:
         return bool(_query(abi.QUERY_IS_HOMOGENEOUS))
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Not in this release yet."""
-        raise HorovodUnsupportedError("start_timeline does not exist in this release yet")
+        """
+        Begin a timeline: what happened to each tensor when, for chrome://tracing and ui.perfetto.dev.
+
+        Rank 0 writes the file; with HOROVOD_TIMELINE_ALL_RANKS=1 every rank does (t.json, t.1.json, ...). One that is being
+        written is finished first.
+        """
+        if not isinstance(file_path, (str, os.PathLike)):
+            raise TypeError(f"file_path={file_path!r} is no path: give a str or os.PathLike")
+        check(load().hvd_timeline_start(None, os.fsencode(file_path), bool(mark_cycles)))
 
     def stop_timeline(self) -> None:
-        """Not in this release yet."""
-        raise HorovodUnsupportedError("stop_timeline does not exist in this release yet")
+        """End the timeline; the file is complete when this returns."""
+        check(load().hvd_timeline_stop(None))
 
     def mpi_threads_supported(self) -> bool:
         """Raise ValueError: operations do not go through MPI."""

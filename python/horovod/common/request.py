@@ -415,7 +415,7 @@ def _sweep() -> None:
 def end() -> None:
     """Shut the engine down. All operations are over then, and nothing holds their memory any more."""
     with _lock:
-        for handle, pending in _pending.items():
+        for handle, pending in list(_pending.items()):  # other threads add to it
             if pending is not None:
                 _left[handle] = pending
                 _pending[handle] = None

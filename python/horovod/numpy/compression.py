@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from horovod.common.arguments import show
+from horovod.numpy.adapter import as_input
 
 
 class NoneCompressor:
@@ -30,7 +31,7 @@ class FP16Compressor:
     @staticmethod
     def compress(tensor: Any) -> tuple[np.ndarray, np.dtype | None]:
         """Return the array to send and what `decompress` needs."""
-        array = np.asarray(tensor)
+        array = as_input(tensor)
         if array.dtype.name == "bfloat16" or array.dtype.kind == "f":
             return array.astype(np.float16), array.dtype
         return array, None

@@ -98,6 +98,9 @@ Result<World> Booter::Run() {
     if (place_.server != nullptr) (void)place_.server->Drain(kLastAnswers);
     return Fail(std::move(ready).error());
   }
+  log::Info("rank {} of {}: {} ranks of this host by {}, {} others by TCP", config_.rank, config_.size,
+            world_.layout.local_size, world_.window != nullptr ? "shared memory" : "TCP",
+            config_.size - world_.layout.local_size);
   // Who comes now comes for the next start.
   if (place_.server != nullptr) place_.server->CloseDoor();
   // The store may be rank 0's own: it must not go before everybody has what it came for.

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine writes about itself while ranks work, end and die: timelines and flight recorders."""
+
+import concurrent.futures
+import json
+import subprocess
+import sys
+import time
+
+import horovod.numpy as hvd
+import pytest
+import spawn
+
+WORK = """
+import os, signal, sys
+import numpy as np, horovod.numpy as hvd
+hvd.init()
+for i in range(20):
+    hvd.allreduce(np.ones(1000), name="weights")
+    hvd.allgather(np.ones((hvd.rank() + 1, 2)), name="rows")
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+STALL = """
+import os, signal, time
+import numpy as np, horovod.numpy as hvd
+hvd.init()
+hvd.allreduce(np.ones(3), name="first")
+if hvd.rank() == 1:
+    os.kill(os.getpid(), signal.SIGUSR2)
+    time.sleep(100)
+hvd.allreduce(np.ones(3), name="second")
+"""
+
+
+def events(path):
+    """The events of a file, which must be strict JSON, with begin and end of phases in pairs."""
+    found = json.loads(path.read_text())
+    open_phases = {}
+    for event in found:
+        if event["ph"] in "BE":
+            stack = open_phases.setdefault((event["pid"], event["tid"]), [])
+            stack.append(event["name"]) if event["ph"] == "B" else stack.pop()
+    assert not any(open_phases.values())
+    return found
+
+
+@pytest.mark.parametrize("end", ["clean", "killed"])
+def test_every_rank_writes_one_that_is_complete_however_it_ends(tmp_path, end):
+    environment = {"HOROVOD_TIMELINE": str(tmp_path / "t.json"), "HOROVOD_TIMELINE_ALL_RANKS": "1"}
+    spawn.spawn([sys.executable, "-c", WORK, end], 2, timeout=60, env=environment)
+    for name in ["t.json", "t.1.json"]:
+        found = events(tmp_path / name)
+        if end == "clean":
+            names = {event.get("name") for event in found}
+            assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "NEGOTIATE_ALLGATHER", "ALLGATHER"} <= names
+    merged = tmp_path / "all.json"
+    command = [sys.executable, "-m", "horovod.timeline", "merge", str(merged)]
+    subprocess.run([*command, str(tmp_path / "t.json"), str(tmp_path / "t.1.json")], check=True)
+    assert events(merged)
+
+
+def test_starts_and_stops_at_run_time(engine, tmp_path):
+    hvd.start_timeline(tmp_path / "t.json", mark_cycles=True)
+    hvd.allreduce(1.0, name="seen")
+    hvd.stop_timeline()
+    hvd.allreduce(1.0, name="unseen")
+    texts = [str(event) for event in events(tmp_path / "t.json")]
+    assert any("allreduce.seen" in text for text in texts)
+    assert not any("unseen" in text for text in texts)
+
+
+def test_wrong_paths_are_errors(engine, tmp_path):
+    with pytest.raises(TypeError, match="file_path=3"):
+        hvd.start_timeline(3)
+    with pytest.raises(Exception, match="no/such"):
+        hvd.start_timeline(str(tmp_path / "no/such/t.json"))
+
+
+def reasons(folder):
+    """Why each rank has dumped."""
+    heads = [json.loads(path.read_text().splitlines()[0]) for path in folder.glob("flight.*.json")]
+    return {head["rank"]: head["reason"] for head in heads}
+
+
+def test_a_stall_leaves_dumps_that_name_the_rank(tmp_path):
+    environment = {"HOROVOD_FLIGHT_DIR": str(tmp_path), "HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}
+    command = [sys.executable, "-c", STALL]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        job = pool.submit(spawn.spawn, command, 3, timeout=20, env=environment)  # it never ends by itself
+        while not job.done() and reasons(tmp_path) != {0: "stall", 1: "SIGUSR2", 2: "stall"}:
+            time.sleep(0.1)
+        assert not job.done()
+        report = [sys.executable, "-m", "horovod.flight", str(tmp_path)]
+        text = subprocess.run(report, capture_output=True, text=True, check=False).stdout
+    assert "rank 1" in text
+    assert "allreduce.second" in text
