@@ -96,8 +96,8 @@ class HorovodBasics:
         """
         Begin a timeline: what happened to each tensor when, for chrome://tracing and ui.perfetto.dev.
 
-        Rank 0 writes the file; with HOROVOD_TIMELINE_ALL_RANKS=1 every rank does (t.json, t.1.json, ...). If there is one
-        already, that is finished first.
+        Rank 0 writes the file; with HOROVOD_TIMELINE_ALL_RANKS=1 every rank does (t.json, t.1.json, ...). A timeline
+        that is being written is finished first.
         """
         if not isinstance(file_path, (str, os.PathLike)):
             raise TypeError(f"file_path={file_path!r} is no path: give a str or os.PathLike")
