@@ -202,6 +202,40 @@ TEST_P(OperationsTest, JoinedRanksAddNothing) {
   });
 }
 
+TEST_P(OperationsTest, WhatWasSubmittedBeforeAJoinIsDone) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 20; ++round) {
+      float known = 1, alone = 1;
+      ASSERT_EQ(Sum(ctx, "known", &known, 1), HVD_OK) << hvd_last_error();
+      // The last rank is the only one to submit it, under a name that everybody knows, and joins while it is in flight.
+      Request request(HVD_ALLREDUCE, "known", {1}, &alone);
+      hvd_handle handle = 0;
+      if (rank == size - 1) {
+        ASSERT_EQ(hvd_submit(ctx, request, &handle), HVD_OK) << hvd_last_error();
+      }
+      Request join(HVD_JOIN, "");
+      hvd_output output = EmptyOutput();
+      ASSERT_EQ(hvd_run(ctx, join, &output), HVD_OK) << hvd_last_error();
+      if (rank != size - 1) continue;
+      ASSERT_EQ(hvd_wait(ctx, handle, -1), HVD_OK) << hvd_last_error();
+      EXPECT_EQ(alone, 1.f);
+      hvd_release(ctx, handle);
+    }
+  });
+}
+
+TEST_P(OperationsTest, ARoundThatIsShortMayOvertakeALongOne) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (const size_t tail : {16u, 1024u, 5000u}) {
+      std::vector<float> data(size * ((size_t{1} << 18) + tail), 1);
+      ASSERT_EQ(Sum(ctx, "x" + std::to_string(tail), data.data(), data.size()), HVD_OK) << hvd_last_error();
+      EXPECT_EQ(data, std::vector<float>(data.size(), static_cast<float>(size)));
+    }
+  });
+}
+
 TEST(Join, OtherOperationsSayThatTheyCannot) {
   RunThreads(2, [&](int rank, hvd_context* ctx) {
     hvd_output output = EmptyOutput();
@@ -214,6 +248,11 @@ TEST(Join, OtherOperationsSayThatTheyCannot) {
         EXPECT_EQ(hvd_run(ctx, request, &output), HVD_FAILED_PRECONDITION);
         EXPECT_THAT(hvd_last_error(), HasSubstr("is not supported with Join at this time"));
       }
+      Request scaled(HVD_ALLREDUCE, "scaled", {1}, &value);
+      scaled->reduce_op = HVD_PRODUCT;
+      scaled->prescale = 3;
+      EXPECT_EQ(hvd_run(ctx, scaled, nullptr), HVD_FAILED_PRECONDITION);
+      EXPECT_THAT(hvd_last_error(), HasSubstr("is not supported with Join"));
       EXPECT_EQ(Sum(ctx, "one", &value, 1), HVD_OK) << hvd_last_error();
     }
     Request join(HVD_JOIN, "");

@@ -318,7 +318,6 @@ def test_over_tcp():
         assert same_bits(hvd.allgather(everyone[hvd.rank()]), np.concatenate(everyone))
 
 
-@pytest.mark.xfail(reason="over TCP a short last chunk overtakes a long one before it", strict=False)
 @on_ranks(2, 3, env={"HOROVOD_DISABLE_SHM": "1"})
 def test_over_tcp_with_a_last_chunk_that_is_short():
     for tail in (64, 4096, 20_000):

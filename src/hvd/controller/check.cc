@@ -104,7 +104,7 @@ Answer NobodyJoined(const Proposal& p) {
   if (p.joined.empty()) return {};
   const OpKind op = First(p).op;
   const auto count = static_cast<ptrdiff_t>(p.joined.size());
-  if (p.join_extended) {
+  if (p.join_extended && op <= OpKind::kReducescatter) {
     const bool no_root = op == OpKind::kBroadcast && std::count(p.joined.begin(), p.joined.end(), First(p).root) > 0;
     if (!no_root) return {};
     return fmt::format("Broadcast is not supported from root rank {}, which has joined {}", First(p).root, Where(p));
@@ -114,6 +114,15 @@ Answer NobodyJoined(const Proposal& p) {
   return fmt::format(
       "{} is not supported with Join at this time: {} {} joined already, {} HOROVOD_JOIN_EXTENDED=1 allows it.", title,
       DescribeRanks(p.joined), count == 1 ? "has" : "have", Where(p));
+}
+
+// What stands for a joined member changes nothing in a minimum, maximum or product, unless it is scaled.
+Answer NobodyJoinedWhereScaled(const Proposal& p) {
+  const ReduceOp op = First(p).reduce_op;
+  const bool sums = op == ReduceOp::kSum || op == ReduceOp::kAverage || op == ReduceOp::kAdasum;
+  if (p.joined.empty() || sums || First(p).prescale == 1.0) return {};
+  return fmt::format("Allreduce with {} and prescale factor {} is not supported with Join: {} joined already, {}",
+                     NameOf(op), First(p).prescale, DescribeRanks(p.joined), Where(p));
 }
 
 Answer SetRanks(const Proposal& p) {
@@ -170,12 +179,14 @@ constexpr auto kChecks = std::to_array<Row>({
     {kReductions | Bit(OpKind::kBroadcast), Shapes},
     {kReductions, Factors},
     {Bit(OpKind::kAllreduce), ReduceOps},
+    {Bit(OpKind::kAllreduce), NobodyJoinedWhereScaled},
     {kGathers, NobodyJoined},
     {kGathers | Bit(OpKind::kReducescatter), NotScalar},
     {kGathers, SlicesOfEqualShape},
     {Bit(OpKind::kReducescatter) | Bit(OpKind::kBroadcast), NobodyJoined},
     {Bit(OpKind::kBroadcast), Roots},
     {Bit(OpKind::kAddProcessSet) | Bit(OpKind::kRemoveProcessSet), SetRanks},
+    {Bit(OpKind::kAddProcessSet) | Bit(OpKind::kRemoveProcessSet), NobodyJoined},
     {kAllOps, Devices},
 });
 

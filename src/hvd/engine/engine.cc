@@ -63,7 +63,9 @@ Result<Operation*> Engine::Enter(Submission submission) {
   op->alloc = std::move(submission.alloc);
   op->done = std::move(submission.done);
   op->error = Error{Code::kOk, {}, -1};
-  const double timeout = submission.timeout_s > 0 ? submission.timeout_s : options_.config.op_timeout_s;
+  // A join waits for ranks that still have work, however long that takes.
+  const double usual = op->request.signature.op == OpKind::kJoin ? 0 : options_.config.op_timeout_s;
+  const double timeout = submission.timeout_s > 0 ? submission.timeout_s : usual;
   if (timeout > 0) op->deadline = world_.loop->Now() + Seconds(timeout);
   if (auto entered = registry_.Enter(op); !entered) {
     op->owners.store(1, std::memory_order_relaxed);
@@ -184,6 +186,7 @@ void Engine::Conclude(Operation* op, Error error) {
 
 Operation* Engine::MakeStandIn() {
   Operation* op = registry_.Make();
+  op->stands_in = true;
   op->detached.store(true, std::memory_order_relaxed);
   op->owners.store(1, std::memory_order_relaxed);
   pending_.fetch_add(1, std::memory_order_relaxed);

@@ -76,6 +76,7 @@ struct Operation {
   comm::Work work;
   uint64_t uid = 0;  // of the plan that was announced or said ready for
   std::shared_ptr<Group> group;
+  bool stands_in = false;  // for a rank that has joined: nobody here asked for it
   // Timed out: runs on with a copy of its input, for the others' sake. Read by submitters of the same name, too.
   std::atomic<bool> detached{false};
   std::vector<std::byte> snapshot;

@@ -36,7 +36,7 @@ void ProcessSet::Begin(Operation* op) {
   }
   PrepareWork(op);
   if (size() == 1) return FinishAlone(op);
-  if (op->work.op == OpKind::kJoin) joined_ = op;
+  if (op->work.op == OpKind::kJoin) return BeginJoin(op);
   if (announcing_) {
     const controller::PlanPtr plan = book_.FindByName(op->request.name);
     if (plan != nullptr && controller::Fits(*plan, op->request.signature) && Announces(op->request.signature)) {
@@ -190,11 +190,15 @@ void ProcessSet::GiveUp(Error error) {
 
 void ProcessSet::Finish(Operation* op, Error error) {
   if (op == joined_) joined_ = nullptr;
+  const bool stood_in = op->stands_in;
   op->state = State::kOver;
   if (error.code == Code::kOk && op->error.code != Code::kOk) error = op->error;
   if (!SizesResult(op->work.op)) op->output_shape = op->request.signature.shape;
   options_.host->Complete(op, std::move(error));
   in_flight_.fetch_sub(1, std::memory_order_release);
+  if (!stood_in) return;
+  --stand_ins_;
+  FinishJoinIfIdle();
 }
 
 }  // namespace hvd::engine

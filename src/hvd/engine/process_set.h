@@ -134,7 +134,9 @@ class ProcessSet {
   void StopAnnouncing();
   // Takes part, for a member that has joined, in what the others agreed on.
   Operation* StandIn(const controller::Plan& plan);
+  void BeginJoin(Operation* op);
   void FinishJoin(int last_member);
+  void FinishJoinIfIdle();
   void FinishAlone(Operation* op);
   void Tell(Operation* op);
   bool PublishMarks();
@@ -186,6 +188,9 @@ class ProcessSet {
   std::atomic<int> in_flight_{0};
   bool gave_up_ = false;
   Operation* joined_ = nullptr;  // this rank's join, until all have joined
+  bool join_waits_ = false;      // for what was announced before it
+  bool join_agreed_ = false;     // all have joined, but this rank still stands in for itself somewhere
+  int stand_ins_ = 0;
   Error left_{Code::kOk, {}, -1};
 };
 

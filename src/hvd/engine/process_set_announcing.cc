@@ -70,6 +70,10 @@ void ProcessSet::CloseEpoch() {
   for (Operation* op : rest) {
     if (op != nullptr) Tell(op);
   }
+  if (join_waits_) {
+    join_waits_ = false;
+    Tell(joined_);
+  }
 }
 
 void ProcessSet::Resume(uint64_t epoch) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time-outs, reports and the end of a process set.
 #include <cctype>
+#include <utility>
 
 #include "hvd/engine/process_set.h"
 
@@ -80,6 +81,7 @@ void ProcessSet::OnLeft(int member, const Error& error) {
     left_ = error;
     lost.insert(lost.end(), announced_.begin(), announced_.end());
     lost.insert(lost.end(), waiting_.begin(), waiting_.end());
+    if (std::exchange(join_waits_, false)) lost.push_back(joined_);
     announced_.clear();
     waiting_.clear();
     next_ = head_;
@@ -109,6 +111,7 @@ void ProcessSet::FailAll(const Error& error) {
   std::vector<Operation*> all;
   for (Operation* op : announced_) all.push_back(op);
   for (Operation* op : waiting_) all.push_back(op);
+  if (std::exchange(join_waits_, false) || std::exchange(join_agreed_, false)) all.push_back(joined_);
   for (const auto& [name, op] : sent_) all.push_back(op);
   for (auto& running : queued_) all.insert(all.end(), running.ops.begin(), running.ops.end());
   for (auto& running : allocating_) all.insert(all.end(), running.ops.begin(), running.ops.end());

@@ -7,6 +7,7 @@ namespace hvd::engine {
 Operation* ProcessSet::StandIn(const controller::Plan& plan) {
   Operation* op = options_.host->MakeStandIn();
   in_flight_.fetch_add(1, std::memory_order_relaxed);
+  ++stand_ins_;
   op->set = this;
   op->request.name = plan.name;
   op->request.signature = plan.signature;
@@ -20,6 +21,16 @@ Operation* ProcessSet::StandIn(const controller::Plan& plan) {
   return op;
 }
 
+// The sequencer must not hear of the join before it has heard of everything that this rank submitted earlier: when all
+// have joined, nobody comes to those operations any more. What is announced gets there when the epoch closes.
+void ProcessSet::BeginJoin(Operation* op) {
+  joined_ = op;
+  op->state = Operation::State::kAnnounced;
+  join_waits_ = announcing_ || !announced_.empty() || !waiting_.empty();
+  if (announcing_) StopAnnouncing();
+  if (!join_waits_) Tell(op);
+}
+
 void ProcessSet::FinishJoin(int last_member) {
   Operation* op = joined_;
   if (op == nullptr || last_member < 0 || last_member >= size()) {
@@ -28,7 +39,15 @@ void ProcessSet::FinishJoin(int last_member) {
   }
   sent_.erase(op->request.name);
   op->number = options_.ranks[last_member];
-  Finish(op, {Code::kOk, {}, -1});
+  join_agreed_ = true;
+  FinishJoinIfIdle();
+}
+
+// A rank that returned from its join may leave, and others would miss it in what it stands in for.
+void ProcessSet::FinishJoinIfIdle() {
+  if (!join_agreed_ || stand_ins_ > 0) return;
+  join_agreed_ = false;
+  Finish(joined_, {Code::kOk, {}, -1});
 }
 
 }  // namespace hvd::engine

@@ -133,6 +133,7 @@ void Registry::Drop(Operation* op) {
   op->received_splits.clear();
   op->number = 0;
   op->group.reset();
+  op->stands_in = false;
   op->flight = ~uint64_t{0};
   op->submitted = op->agreed = Time{};
   op->work.result_to = nullptr;

@@ -6,13 +6,6 @@
 #include "hvd/collective/pattern/slices.h"
 
 namespace hvd::collective::pairwise {
-namespace {
-
-constexpr int kInputs = 0;
-constexpr int kResults = 1;
-
-}  // namespace
-
 DirectReduce::DirectReduce(Link link, SumOrder order, ReduceOp op, DType type, kernel::Scale scale,
                            const Payload* payload, size_t round_bytes)
     : link_(std::move(link)),
@@ -48,6 +41,7 @@ void DirectReduce::StartRound() {
   const size_t element = SizeOf(type_);
   rounds_.emplace_back();
   Round& round = rounds_.back();
+  round.number = next_round_++;
   round.begin = started_;
   round.bytes = std::min(round_bytes_, payload_->bytes() - started_);
   started_ += round.bytes;
@@ -63,15 +57,15 @@ void DirectReduce::StartRound() {
     const auto theirs = pattern::Slice(count, element, link_.members(), m);
     const size_t offset = round.begin + theirs.begin * element;
     if (theirs.size() > 0) {
-      link_.Send(m, kInputs, InputBytes(*payload_, offset, theirs.size() * element));
+      link_.Send(m, Inputs(round), InputBytes(*payload_, offset, theirs.size() * element));
       ++*round.results_missing;
-      link_.Recv(m, kResults,
+      link_.Recv(m, Results(round),
                  OutputBytes(*payload_, offset, theirs.size() * element, round.discard.data() + theirs.begin * element),
                  round.results_missing);
     }
     if (my_bytes > 0) {
       ++*round.inputs_missing;
-      link_.Recv(m, kInputs, {{round.slices.data() + my_bytes * m, my_bytes}}, round.inputs_missing);
+      link_.Recv(m, Inputs(round), {{round.slices.data() + my_bytes * m, my_bytes}}, round.inputs_missing);
     }
   }
 }
@@ -88,7 +82,7 @@ void DirectReduce::ReduceRound(Round& round) {
   kernel::ReduceGrouped(op_, type_, sources, order_.host_sizes, {&target, 1}, mine.size(), scale_);
   payload_->Scatter(round.begin + mine.begin * element, my_bytes, round.result.data());
   for (int i = 1; i < link_.members(); ++i) {
-    link_.Send((link_.me() + i) % link_.members(), kResults, {{round.result.data(), my_bytes}});
+    link_.Send((link_.me() + i) % link_.members(), Results(round), {{round.result.data(), my_bytes}});
   }
 }
 

@@ -28,6 +28,7 @@ class DirectReduce final : public Machine {
 
  private:
   struct Round {
+    int number = 0;
     size_t begin = 0;  // in the run
     size_t bytes = 0;
     std::vector<std::byte> slices;  // everybody's version of my slice, member by member
@@ -38,6 +39,9 @@ class DirectReduce final : public Machine {
     bool reduced = false;
   };
   static constexpr size_t kRounds = 2;
+  // Rounds in flight have lanes of their own: a short one may be reduced before a long one that began earlier.
+  static int Inputs(const Round& round) { return 2 * (round.number % 2); }
+  static int Results(const Round& round) { return 2 * (round.number % 2) + 1; }
 
   void StartRound();
   void ReduceRound(Round& round);
@@ -50,6 +54,7 @@ class DirectReduce final : public Machine {
   const Payload* payload_;
   const size_t round_bytes_;
   size_t started_ = 0;  // bytes
+  int next_round_ = 0;
   std::deque<Round> rounds_;
 };
 
