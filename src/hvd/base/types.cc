@@ -26,8 +26,9 @@ constexpr std::array<DTypeRow, kDTypeCount> kDTypes{{{1, "uint8"},
                                                      {1, "bool"},
                                                      {2, "bfloat16"}}};
 
-constexpr std::array<std::string_view, 9> kOps{"ALLREDUCE", "ALLGATHER",     "BROADCAST", "BARRIER",
-                                               "ALLTOALL",  "REDUCESCATTER", "JOIN", "ADD_PROCESS_SET", "REMOVE_PROCESS_SET"};
+constexpr std::array<std::string_view, 9> kOps{"ALLREDUCE", "ALLGATHER",       "BROADCAST",
+                                               "BARRIER",   "ALLTOALL",        "REDUCESCATTER",
+                                               "JOIN",      "ADD_PROCESS_SET", "REMOVE_PROCESS_SET"};
 constexpr std::array<std::string_view, 6> kReduceOps{"average", "sum", "adasum", "min", "max", "product"};
 
 }  // namespace

@@ -26,8 +26,8 @@ struct Work {
   int root = -1;  // member index; broadcast
   // Allreduce: inputs and outputs. Broadcast: input on the root, output elsewhere (and on the root). Else: the input.
   collective::Payload payload;
-  // Allgather, alltoall: where what comes from all members goes, one after the other; reducescatter: where this member's
-  // part of the result goes. nullptr: not wanted.
+  // Allgather, alltoall: where what comes from all members goes, one after the other; reducescatter: where this
+  // member's part of the result goes. nullptr: not wanted.
   std::byte* result_to = nullptr;
   // Allgather: every member's bytes. Reducescatter: of every member's part, in order, together the input.
   std::vector<size_t> member_bytes;

@@ -18,7 +18,9 @@ bool ChangesSets(OpKind op) { return op == OpKind::kAddProcessSet || op == OpKin
 
 bool FirstDimIsFree(OpKind op) { return op == OpKind::kAllgather || op == OpKind::kAlltoall; }
 
-bool Repeats(const Signature& signature) { return signature.op <= OpKind::kReducescatter && signature.op != OpKind::kAlltoall; }
+bool Repeats(const Signature& signature) {
+  return signature.op <= OpKind::kReducescatter && signature.op != OpKind::kAlltoall;
+}
 
 int64_t FirstDim(const Signature& signature) {
   return FirstDimIsFree(signature.op) && !signature.shape.empty() ? signature.shape[0] : 0;

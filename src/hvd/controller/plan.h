@@ -36,8 +36,8 @@ using PlanPtr = std::shared_ptr<const Plan>;
 
 // Whether members may come with different first dimensions.
 bool FirstDimIsFree(OpKind op);
-// Whether a ready mark can say all about it, so that a plan is worth keeping: not if members bring more of their own than
-// a first dimension.
+// Whether a ready mark can say all about it, so that a plan is worth keeping: not if members bring more of their own
+// than a first dimension.
 bool Repeats(const Signature& signature);
 // The member's own part of a request: shape[0] where that is free, else 0. Travels with ready.
 int64_t FirstDim(const Signature& signature);

@@ -53,7 +53,8 @@ struct Sequencer::State {
     LogEntry entry;
   };
 
-  explicit State(SequencerOptions o) : options(std::move(o)), table(options.members.size(), options.cache_capacity), joined(options.members.size()) {}
+  explicit State(SequencerOptions o)
+      : options(std::move(o)), table(options.members.size(), options.cache_capacity), joined(options.members.size()) {}
 
   bool IsMember(int member) const { return member >= 0 && static_cast<size_t>(member) < options.members.size(); }
 

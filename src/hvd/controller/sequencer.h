@@ -31,8 +31,8 @@ class Sequencer {
   ~Sequencer();
 
   // A member describes an operation in full. If the name has a cached plan with an equal signature this counts as
-  // OnReady; with a different one the plan is forgotten first. A join: from now on the member counts as having asked for
-  // everything, until all have joined.
+  // OnReady; with a different one the plan is forgotten first. A join: from now on the member counts as having asked
+  // for everything, until all have joined.
   void OnRequest(int member, Request request);
   // A member wants a known plan again. A uid that is not cached (forgotten meanwhile) is ignored: the member will see
   // kForget in the log and send a request.

@@ -22,7 +22,7 @@ inline constexpr size_t kMaxTextBytes = 64 << 10;  // error messages; Encode cut
 inline constexpr size_t kMaxDims = 32;
 inline constexpr size_t kMaxMembers = 65536;
 inline constexpr size_t kMaxExchangeMembers = 256;  // of an alltoall: its square is at most kMaxMembers
-inline constexpr size_t kMaxExecutions = 8192;  // of one fused operation
+inline constexpr size_t kMaxExecutions = 8192;      // of one fused operation
 
 enum class Device : int32_t { kCpu = 0, kCuda = 1 };
 
@@ -36,7 +36,8 @@ struct Signature {
   double prescale = 1.0;
   double postscale = 1.0;
   Shape shape;
-  // Alltoall: rows of this member for each member (its own business, as shape[0] is). Change of process sets: the ranks.
+  // Alltoall: rows of this member for each member (its own business, as shape[0] is). Change of process sets: the
+  // ranks.
   std::vector<int64_t> numbers;
 
   bool operator==(const Signature&) const = default;

@@ -6,7 +6,8 @@
 // source   a member that brings data: all of them (allgather, alltoall) or the root (broadcast).
 // round    round c moves chunk c of every source that has one.
 //
-// Cost: one copy out of the wanted bytes of every source per reader; a private source is copied once into its staging ring besides.
+// Cost: one copy out of the wanted bytes of every source per reader; a private source is copied once into its staging
+// ring besides.
 
 #include "hvd/collective/machine.h"
 #include "hvd/collective/pattern/slices.h"
@@ -18,9 +19,9 @@ class ChunkedPull final : public Machine {
  public:
   struct Source {
     int member = 0;
-    size_t bytes = 0;              // that it makes readable
-    pattern::Range wanted;         // of them, by this rank
-    std::byte* to = nullptr;       // where this rank wants them; nullptr: not wanted
+    size_t bytes = 0;         // that it makes readable
+    pattern::Range wanted;    // of them, by this rank
+    std::byte* to = nullptr;  // where this rank wants them; nullptr: not wanted
   };
   // `payload` (this rank's own data, if it is a source) stays the caller's until kDone.
   ChunkedPull(Meeting meeting, std::vector<Source> sources, const Payload* payload);

@@ -63,7 +63,8 @@ bool ChunkedScatter::ReduceRound() {
   if (piece.size() > 0 && to_ != nullptr) {
     for (int m = 0; m < meeting_.members(); ++m) {
       const bool staged = meeting_.header(m).place == Place::kStaged;
-      sources_[m] = staged ? meeting_.Source(m, reduced_count_) + piece_bytes_ * me : meeting_.Source(m, 0) + piece.begin;
+      sources_[m] =
+          staged ? meeting_.Source(m, reduced_count_) + piece_bytes_ * me : meeting_.Source(m, 0) + piece.begin;
     }
     void* target = to_ + (piece.begin - begins_[me]);
     kernel::Reduce(op_, type_, sources_, {&target, 1}, piece.size() / SizeOf(type_), scale_);

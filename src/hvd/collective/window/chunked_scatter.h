@@ -3,7 +3,8 @@
 // Reducescatter of large data through shared memory: part m of the run is reduced over all members, in member order, by
 // member m alone, who keeps the result.
 //
-// round    in round r every member makes piece r of every part readable, side by side in one chunk, and reduces piece r of
+// round    in round r every member makes piece r of every part readable, side by side in one chunk, and reduces piece r
+// of
 //          its own part. Parts differ by at most one row, so all members work in every round.
 //
 // Cost: each member reads its part of all inputs: n bytes in all. A private input is copied once into its staging ring.
@@ -17,8 +18,8 @@ namespace hvd::collective::window {
 
 class ChunkedScatter final : public Machine {
  public:
-  // `part_bytes`: of every member, together the payload. `to`: this member's result; nullptr: not wanted. `payload` stays
-  // the caller's until kDone.
+  // `part_bytes`: of every member, together the payload. `to`: this member's result; nullptr: not wanted. `payload`
+  // stays the caller's until kDone.
   ChunkedScatter(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const std::vector<size_t>& part_bytes,
                  std::byte* to, const Payload* payload);
 
