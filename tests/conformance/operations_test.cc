@@ -172,6 +172,33 @@ TEST_P(OperationsTest, GroupsAreOverTogetherAndFailTogether) {
   });
 }
 
+TEST(Groups, TimeOutTogether) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    float a = 1, b = 1;
+    Request first(HVD_ALLREDUCE, "a", {1}, &a);
+    Request second(HVD_ALLREDUCE, "b", {1}, &b);
+    if (rank == 0) {
+      // The other rank comes to one of the two only.
+      first->timeout_s = second->timeout_s = 0.2;
+      const hvd_request both[] = {*first.operator->(), *second.operator->()};
+      hvd_handle handles[2];
+      ASSERT_EQ(hvd_submit_group(ctx, both, 2, handles), HVD_OK) << hvd_last_error();
+      for (const hvd_handle handle : handles) {
+        EXPECT_EQ(hvd_wait(ctx, handle, -1), HVD_DEADLINE_EXCEEDED);
+        hvd_release(ctx, handle);
+      }
+    } else {
+      EXPECT_EQ(hvd_run(ctx, first, nullptr), HVD_OK) << hvd_last_error();
+    }
+    Request barrier(HVD_BARRIER, "barrier");
+    EXPECT_EQ(hvd_run(ctx, barrier, nullptr), HVD_OK) << hvd_last_error();
+    if (rank == 1) {
+      EXPECT_EQ(hvd_run(ctx, second, nullptr), HVD_OK) << hvd_last_error();
+    }
+    EXPECT_EQ(hvd_run(ctx, barrier, nullptr), HVD_OK) << hvd_last_error();
+  });
+}
+
 TEST_P(OperationsTest, JoinedRanksAddNothing) {
   const int size = GetParam();
   RunThreads(size, [&](int rank, hvd_context* ctx) {

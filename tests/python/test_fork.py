@@ -82,3 +82,14 @@ def test_a_child_of_a_process_that_is_not_initialised_may_be_a_rank_and_has_memo
     assert in_child(reduce_in_a_job_of_ones_own) == (2.0 * (1 << 16), [3.0])
     assert (memory == 1).all()
     assert not hvd.empty(1 << 16).any()
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_an_array_that_parent_and_children_share_is_refused():
+    memory = hvd.empty(1000)
+
+    def reduce_it():
+        hvd.init()
+        return hvd.allreduce(memory).tolist()
+
+    assert "before this process was forked" in in_child(reduce_it)

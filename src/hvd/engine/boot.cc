@@ -62,12 +62,6 @@ class Booter {
 };
 
 Result<World> Booter::Run() {
-  if (Arena::Process().inherited() && Arena::Process().extents() > 0) {
-    return Fail(
-        Code::kFailedPrecondition,
-        "this process was forked from one that holds memory of hvd.empty or hvd_alloc, which both would write to: "
-        "take such memory after the fork, or start ranks with exec or the spawn method");
-  }
   deadline_ = clock_.Now() + Seconds(config_.start_timeout_s);
   world_.generation = config_.generation;
   HVD_ASSIGN_OR_RETURN(world_.loop, loop::CreateEpollLoop());

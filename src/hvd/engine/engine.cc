@@ -167,8 +167,12 @@ void Engine::Complete(Operation* op, Error error) {
   if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
   if (op->group == nullptr) return Conclude(op, std::move(error));
   const std::shared_ptr<Group> group = std::move(op->group);
-  if (group->error.code == Code::kOk) group->error = std::move(error);
   group->waiting.push_back(op);
+  FinishInGroup(group.get(), error);
+}
+
+void Engine::FinishInGroup(Group* group, const Error& error) {
+  if (group->error.code == Code::kOk) group->error = error;
   if (--group->missing > 0) return;
   for (Operation* member : group->waiting) Conclude(member, group->error);
 }

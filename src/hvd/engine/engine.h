@@ -112,6 +112,8 @@ class Engine final : public SetHost {
   void Abandon(Operation* op);
   // For whoever holds the token.
   void LeaveInInbox(Operation* op);
+  // One more of a group is over; the last one concludes those that wait.
+  void FinishInGroup(Group* group, const Error& error);
   // Tells whoever waits, now that the error, if any, is known.
   void Conclude(Operation* op, Error error);
 

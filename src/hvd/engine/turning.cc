@@ -187,6 +187,7 @@ bool Engine::ExpireOperations(Time now) {
                     NameOf(op->request.signature.op), op->request.name, who),
         missing.empty() ? -1 : missing[0]};
     last_error_ = op->error.message;
+    if (const std::shared_ptr<Group> group = std::move(op->group)) FinishInGroup(group.get(), op->error);
     op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one
     if (op->done != nullptr) {
       op->owners.fetch_add(1, std::memory_order_relaxed);

@@ -151,6 +151,13 @@ Status Engine::Validate(const Submission& submission) const {
   }
   if (bytes > 0 && submission.input == nullptr)
     return Fail(Code::kInvalidArgument, "{} '{}': the input is NULL", title, name);
+  const auto& arena = transport::shm::Arena::Process();
+  if (arena.inherited() && (arena.Contains(submission.input, 1) >= 0 || arena.Contains(submission.output, 1) >= 0)) {
+    return Fail(Code::kInvalidArgument,
+                "{} '{}': the array was made by hvd.empty or hvd_alloc before this process was forked, and parent and "
+                "children all write to it: give one that was made after the fork",
+                title, name);
+  }
   const auto* in = static_cast<const std::byte*>(submission.input);
   const auto* out = static_cast<const std::byte*>(submission.output);
   const bool sizes_result = ProcessSet::SizesResult(signature.op);
