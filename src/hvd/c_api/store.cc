@@ -72,7 +72,7 @@ HVD_API int hvd_store_get(hvd_store* store, const char* key, double timeout_s, v
   if (!values) return Report(values.error());
   const std::string& found = (*values)[0];
   *bytes = found.size();
-  std::memcpy(value, found.data(), std::min<uint64_t>(capacity, found.size()));
+  if (capacity > 0) std::memcpy(value, found.data(), std::min<uint64_t>(capacity, found.size()));
   return HVD_OK;
 }
 

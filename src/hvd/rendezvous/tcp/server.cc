@@ -107,15 +107,16 @@ Server::~Server() {
 }
 
 void Server::Run() {
-  while (!stop_.load(std::memory_order_acquire)) loop_->Turn(Duration(-1));
+  while (!stop_.load(std::memory_order_acquire)) {
+    loop_->Turn(Duration(-1));
+    if (!listener_ || !door_closed_.load(std::memory_order_acquire)) continue;
+    loop_->Unwatch(listener_.get());
+    listener_.Reset();
+  }
 }
 
 void Server::CloseDoor() {
-  loop_->Defer([this] {
-    if (!listener_) return;
-    loop_->Unwatch(listener_.get());
-    listener_.Reset();
-  });
+  door_closed_.store(true, std::memory_order_release);
   loop_->Wake();
 }
 

@@ -70,7 +70,8 @@ class Server final : public rendezvous::Server {
   const std::string address_;
   const Protection protection_;
   const std::shared_ptr<net::TlsContext> tls_;
-  net::Fd listener_;  // none once the door is closed
+  net::Fd listener_;  // the thread's; none once the door is closed
+  std::atomic<bool> door_closed_{false};
   const std::unique_ptr<loop::Loop> loop_;
 
   // On the loop.
