@@ -133,10 +133,10 @@ TEST(Death, ARankWithForkedChildrenIsNoticed) {
         if (rank == 1) {
           for (int i = 0; i < 4; ++i) {
             if (fork() == 0) {
+              prctl(PR_SET_PDEATHSIG, SIGKILL);
               float value = 1;
               // A child must get a clear error, not a hang or a wrong sum.
               if (Sum(nullptr, "in child", &value, 1) != HVD_FAILED_PRECONDITION) _exit(1);
-              prctl(PR_SET_PDEATHSIG, SIGKILL);
               pause();
               _exit(0);
             }
