@@ -3,54 +3,19 @@
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
+
+#include "hvd/kernel/fp_mode.h"
+#include "hvd/kernel/half.h"
 
 namespace hvd::kernel {
 namespace {
 
-float FromBFloat16(uint16_t bits) { return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16); }
-
-uint16_t ToBFloat16(float value) {
-  const auto bits = __builtin_bit_cast(uint32_t, value);
-  if (value != value) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-float FromFloat16(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16;
-  const uint32_t rest = bits & 0x7fffu;
-  if (rest >= 0x7c00) return __builtin_bit_cast(float, sign | 0x7f800000u | ((rest & 0x3ff) << 13));
-  if (rest >= 0x400) return __builtin_bit_cast(float, sign | ((rest << 13) + (112u << 23)));
-  // Denormal: a multiple of 2^-24, exact in float.
-  return __builtin_bit_cast(float, sign | __builtin_bit_cast(uint32_t, static_cast<float>(rest) * 0x1p-24f));
-}
-
-uint16_t ToFloat16(float value) {
-  const auto bits = __builtin_bit_cast(uint32_t, value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00);  // rounds to infinity
-  if (magnitude < 0x38800000u) {
-    // Below the smallest normal: adding 0.5 rounds to a multiple of 2^-24.
-    const float sum = __builtin_bit_cast(float, magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (__builtin_bit_cast(uint32_t, sum) - 0x3f000000u));
-  }
-  const uint32_t odd = (magnitude >> 13) & 1;
-  return static_cast<uint16_t>(sign | ((magnitude - (112u << 23) + 0xfff + odd) >> 13));
-}
-
-struct Float16 {
+template <typename Half>
+struct Widened {
   using Stored = uint16_t;
   using Held = float;
-  static float Load(uint16_t bits) { return FromFloat16(bits); }
-  static uint16_t Store(float value) { return ToFloat16(value); }
-};
-struct BFloat16 {
-  using Stored = uint16_t;
-  using Held = float;
-  static float Load(uint16_t bits) { return FromBFloat16(bits); }
-  static uint16_t Store(float value) { return ToBFloat16(value); }
+  static float Load(uint16_t bits) { return Half::Widen(bits); }
+  static uint16_t Store(float value) { return Half::Narrow(value); }
 };
 template <typename T>
 struct Plain {
@@ -125,11 +90,12 @@ bool SupportsAdasum(DType type) {
 DType AdasumType(DType type) { return type == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 
 void AdasumLoad(DType type, const void* from, void* to, size_t count, double factor) {
+  const ScopedFpMode mode;
   switch (type) {
     case DType::kFloat16:
-      return Load<Float16>(from, to, count, factor);
+      return Load<Widened<ScalarFloat16>>(from, to, count, factor);
     case DType::kBFloat16:
-      return Load<BFloat16>(from, to, count, factor);
+      return Load<Widened<ScalarBFloat16>>(from, to, count, factor);
     case DType::kFloat32:
       return Load<Plain<float>>(from, to, count, factor);
     default:
@@ -138,11 +104,12 @@ void AdasumLoad(DType type, const void* from, void* to, size_t count, double fac
 }
 
 void AdasumStore(DType type, const void* from, void* to, size_t count, double factor) {
+  const ScopedFpMode mode;
   switch (type) {
     case DType::kFloat16:
-      return Store<Float16>(from, to, count, factor);
+      return Store<Widened<ScalarFloat16>>(from, to, count, factor);
     case DType::kBFloat16:
-      return Store<BFloat16>(from, to, count, factor);
+      return Store<Widened<ScalarBFloat16>>(from, to, count, factor);
     case DType::kFloat32:
       return Store<Plain<float>>(from, to, count, factor);
     default:
@@ -151,10 +118,12 @@ void AdasumStore(DType type, const void* from, void* to, size_t count, double fa
 }
 
 Dots AdasumDots(DType held, const void* a, const void* b, size_t count) {
+  const ScopedFpMode mode;
   return held == DType::kFloat64 ? Multiply<double>(a, b, count) : Multiply<float>(a, b, count);
 }
 
 void AdasumCombine(DType held, void* a, const void* b, size_t count, const Dots& dots) {
+  const ScopedFpMode mode;
   held == DType::kFloat64 ? Combine<double>(a, b, count, dots) : Combine<float>(a, b, count, dots);
 }
 

@@ -21,8 +21,9 @@ std::string Machine() {
   return fmt::format("{}/pid{}", boot, space.st_ino);
 }
 
-// 0: there is no such process, or it is a zombie.
-uint64_t StartTime(int pid) {
+}  // namespace
+
+uint64_t StartTimeOf(int pid) {
   const std::string text = ReadSmallFile(fmt::format("/proc/{}/stat", pid)).value_or("");
   // The name, in parentheses, may hold anything; field 3 follows the last of them.
   const size_t name_end = text.rfind(')');
@@ -38,13 +39,11 @@ uint64_t StartTime(int pid) {
   return rest && !ended ? start : 0;
 }
 
-}  // namespace
-
-Process ThisProcess() { return {Machine(), static_cast<int>(::getpid()), StartTime(::getpid())}; }
+Process ThisProcess() { return {Machine(), static_cast<int>(::getpid()), StartTimeOf(::getpid())}; }
 
 Life LifeOf(const Process& process) {
   if (process.machine.empty() || process.start_time == 0 || process.machine != Machine()) return Life::kUnknown;
-  return StartTime(process.pid) == process.start_time ? Life::kRuns : Life::kEnded;
+  return StartTimeOf(process.pid) == process.start_time ? Life::kRuns : Life::kEnded;
 }
 
 }  // namespace hvd::topology

@@ -19,6 +19,8 @@ struct Process {
 enum class Life { kRuns, kEnded, kUnknown };  // unknown: it is on another machine
 
 Process ThisProcess();
+// In clock ticks since boot; 0: there is no such process here, or it is a zombie.
+uint64_t StartTimeOf(int pid);
 // A zombie has ended.
 Life LifeOf(const Process& process);
 

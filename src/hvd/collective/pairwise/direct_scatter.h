@@ -11,7 +11,7 @@
 #include "hvd/base/types.h"
 #include "hvd/collective/machine.h"
 #include "hvd/collective/pairwise/link.h"
-#include "hvd/collective/pattern/slices.h"
+#include "hvd/collective/pattern/parts.h"
 #include "hvd/kernel/kernel.h"
 
 namespace hvd::collective::pairwise {
@@ -37,18 +37,15 @@ class DirectScatter final : public Machine {
 
   void StartRound();
   void ReduceRound(const Round& round);
-  pattern::Range PieceOf(int member, size_t round) const;
 
   Link link_;
   const SumOrder order_;
   const ReduceOp op_;
   const DType type_;
   const kernel::Scale scale_;
-  std::vector<size_t> begins_;  // of the parts; one more for the end
+  const pattern::Parts parts_;
   std::byte* const to_;
   const Payload* payload_;
-  const size_t piece_bytes_;
-  size_t total_rounds_ = 0;
   size_t started_ = 0;
   std::deque<Round> rounds_;
 };

@@ -32,14 +32,14 @@ Progress ChunkedPull::Step() {
   const bool staged = StageChunk();
   const bool pulled = PullRound();
   // A source may go only when everybody has read it: then nobody looks at its memory any more.
-  if (pulled_count_ == rounds_ && (my_chunks_ == 0 || AllPulled(my_chunks_))) return Progress::kDone;
+  if (pulled_count_ == rounds_ && (my_chunks_ == 0 || meeting_.AllOut(&out_seen_, my_chunks_))) return Progress::kDone;
   return staged || pulled ? Progress::kMoved : Progress::kWaiting;
 }
 
 bool ChunkedPull::StageChunk() {
   if (staged_count_ == my_chunks_) return false;
   const size_t depth = meeting_.staging.depth;
-  if (staged_count_ >= depth && !AllPulled(staged_count_ - depth + 1)) return false;
+  if (staged_count_ >= depth && !meeting_.AllOut(&out_seen_, staged_count_ - depth + 1)) return false;
   const auto range = pattern::Chunk(my_bytes_, meeting_.staging.chunk_bytes, staged_count_);
   payload_->Gather(range.begin, range.size(), meeting_.Source(meeting_.me(), staged_count_));
   meeting_.PublishIn(++staged_count_);
@@ -64,15 +64,6 @@ bool ChunkedPull::PullRound() {
   }
   meeting_.PublishOut(++pulled_count_);
   out_seen_[meeting_.me()] = pulled_count_;
-  return true;
-}
-
-bool ChunkedPull::AllPulled(uint64_t rounds) {
-  for (int m = 0; m < meeting_.members(); ++m) {
-    if (out_seen_[m] >= rounds) continue;
-    out_seen_[m] = meeting_.Out(m);
-    if (out_seen_[m] < rounds) return false;
-  }
   return true;
 }
 

@@ -32,8 +32,6 @@ class ChunkedPull final : public Machine {
  private:
   bool StageChunk();
   bool PullRound();
-  // Whether all members have pulled so many rounds.
-  bool AllPulled(uint64_t rounds);
   size_t ChunksOf(const Source& source) const;
 
   Meeting meeting_;

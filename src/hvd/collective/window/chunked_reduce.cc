@@ -44,7 +44,7 @@ bool ChunkedReduce::StageChunk() {
 }
 
 bool ChunkedReduce::ReduceChunk() {
-  if (reduced_count_ == chunks_ || !AllReached(in_seen_, reduced_count_ + 1, true)) return false;
+  if (reduced_count_ == chunks_ || !meeting_.AllIn(&in_seen_, reduced_count_ + 1)) return false;
   const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, reduced_count_);
   const size_t element = SizeOf(type_);
   const auto slice = pattern::Slice(range.size() / element, element, meeting_.members(), meeting_.me());
@@ -59,22 +59,13 @@ bool ChunkedReduce::ReduceChunk() {
 }
 
 bool ChunkedReduce::FinishChunk() {
-  if (finished_count_ == reduced_count_ || !AllReached(out_seen_, finished_count_ + 1, false)) return false;
+  if (finished_count_ == reduced_count_ || !meeting_.AllOut(&out_seen_, finished_count_ + 1)) return false;
   const Place place = meeting_.header(meeting_.me()).place;
   if (place != Place::kDirect) {
     const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, finished_count_);
     payload_->Scatter(range.begin, range.size(), meeting_.Target(meeting_.me(), finished_count_));
   }
   ++finished_count_;
-  return true;
-}
-
-bool ChunkedReduce::AllReached(std::vector<uint64_t>& seen, uint64_t wanted, bool in) {
-  for (int m = 0; m < meeting_.members(); ++m) {
-    if (seen[m] >= wanted) continue;
-    seen[m] = in ? meeting_.In(m) : meeting_.Out(m);
-    if (seen[m] < wanted) return false;
-  }
   return true;
 }
 

@@ -27,8 +27,6 @@ class ChunkedReduce final : public Machine {
   bool StageChunk();
   bool ReduceChunk();
   bool FinishChunk();
-  // The least `seen` over all members, after looking again at those that are behind `wanted`.
-  bool AllReached(std::vector<uint64_t>& seen, uint64_t wanted, bool in);
 
   Meeting meeting_;
   const ReduceOp op_;

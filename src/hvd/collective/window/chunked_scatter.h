@@ -3,15 +3,15 @@
 // Reducescatter of large data through shared memory: part m of the run is reduced over all members, in member order, by
 // member m alone, who keeps the result.
 //
-// round    in round r every member makes piece r of every part readable, side by side in one chunk, and reduces piece r
-// of
-//          its own part. Parts differ by at most one row, so all members work in every round.
+// round    in round r every member makes piece r of every part readable, side by side in one chunk, and reduces its
+// own.
+//          Parts differ by at most one row, so all members work in every round.
 //
 // Cost: each member reads its part of all inputs: n bytes in all. A private input is copied once into its staging ring.
 
 #include "hvd/base/types.h"
 #include "hvd/collective/machine.h"
-#include "hvd/collective/pattern/slices.h"
+#include "hvd/collective/pattern/parts.h"
 #include "hvd/collective/window/meeting.h"
 
 namespace hvd::collective::window {
@@ -29,19 +29,14 @@ class ChunkedScatter final : public Machine {
  private:
   bool StageRound();
   bool ReduceRound();
-  bool AllReached(std::vector<uint64_t>& seen, uint64_t wanted, bool in);
-  // Piece `round` of a member's part, in the run.
-  pattern::Range PieceOf(int member, size_t round) const;
 
   Meeting meeting_;
   const ReduceOp op_;
   const DType type_;
   const kernel::Scale scale_;
-  std::vector<size_t> begins_;  // of the parts; one more for the end
+  const pattern::Parts parts_;
   std::byte* const to_;
   const Payload* payload_;
-  const size_t piece_bytes_;
-  size_t rounds_ = 0;
   size_t staged_count_ = 0;
   size_t reduced_count_ = 0;
   std::vector<uint64_t> in_seen_;

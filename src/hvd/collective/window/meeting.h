@@ -39,6 +39,10 @@ struct Meeting {
   // Chunks that a member's `in` (`out`) counter has reached at this position.
   uint64_t In(int member) const { return Reached(counters(member).in); }
   uint64_t Out(int member) const { return Reached(counters(member).out); }
+  // Whether all members' counters have reached `wanted`. `seen` has what was read of each before, and is read again
+  // only where that is not enough.
+  bool AllIn(std::vector<uint64_t>* seen, uint64_t wanted) const { return All(&Counters::in, seen, wanted); }
+  bool AllOut(std::vector<uint64_t>* seen, uint64_t wanted) const { return All(&Counters::out, seen, wanted); }
   // Publishes this rank's counters, and wakes who sleeps.
   void PublishIn(uint64_t chunks) { Publish(counters(me()).in, chunks); }
   void PublishOut(uint64_t chunks) { Publish(counters(me()).out, chunks); }
@@ -48,6 +52,14 @@ struct Meeting {
     const uint64_t value = counter.load(std::memory_order_acquire);
     const uint64_t base = Stream::Count(position, 0);
     return value > base ? value - base : 0;
+  }
+  bool All(std::atomic<uint64_t> Counters::*counter, std::vector<uint64_t>* seen, uint64_t wanted) const {
+    for (int m = 0; m < members(); ++m) {
+      if ((*seen)[m] >= wanted) continue;
+      (*seen)[m] = Reached(counters(m).*counter);
+      if ((*seen)[m] < wanted) return false;
+    }
+    return true;
   }
   void Publish(std::atomic<uint64_t>& counter, uint64_t chunks) {
     counter.store(Stream::Count(position, chunks), std::memory_order_release);
