@@ -4,9 +4,12 @@
 #include <getopt.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "hvd/hvd.h"
@@ -61,14 +64,18 @@ bool Find(const Named (&table)[N], const char* name, int32_t* value, std::string
   return false;
 }
 
+constexpr int kMostRanks = 1024;           // on one machine
+constexpr int kMostTimes = 1'000'000'000;  // repetitions, seconds
+constexpr uint64_t kMostBytes = 1ull << 40;
+
 // "64K" -> 65536. False where the text is no size.
-bool ParseSize(const std::string& text, uint64_t* size) {
-  char* end = nullptr;
-  *size = std::strtoull(text.c_str(), &end, 0);
-  if (end == text.c_str()) return false;
-  const std::string suffix = end;
+bool ParseSize(std::string_view text, uint64_t* size) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *size);
+  if (error != std::errc() || *size > kMostBytes) return false;
+  const std::string suffix(end, text.data() + text.size());
   for (const auto& [name, shift] : {std::pair{"K", 10}, {"M", 20}, {"G", 30}}) {
     if (suffix != name && suffix != name + std::string("iB")) continue;
+    if (*size > kMostBytes >> shift) return false;
     *size <<= shift;
     return true;
   }
@@ -95,9 +102,9 @@ bool Choose(const char* text, const char* no, const char* yes, bool* value) {
   return *value || std::strcmp(text, no) == 0;
 }
 
-bool Positive(const char* text, int* value) {
-  *value = std::atoi(text);
-  return *value > 0;
+bool Within(std::string_view text, int least, int most, int* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size() && *value >= least && *value <= most;
 }
 
 template <auto Member, auto Value>
@@ -105,9 +112,9 @@ bool Set(const char*, Options* o, Range*) {
   o->*Member = Value;
   return true;
 }
-template <auto Member>
+template <auto Member, int Least = 1, int Most = kMostTimes>
 bool Number(const char* text, Options* o, Range*) {
-  return Positive(text, &(o->*Member));
+  return Within(text, Least, Most, &(o->*Member));
 }
 
 // One command line option. Apply returns false where `text` is no value for it.
@@ -126,7 +133,7 @@ const Flag kFlags[] = {
     {"min-bytes", true, [](const char* t, Options*, Range* r) { return ParseSize(t, &r->min) && r->min > 0; }},
     {"max-bytes", true, [](const char* t, Options*, Range* r) { return ParseSize(t, &r->max) && r->max > 0; }},
     {"factor", true, [](const char* t, Options*, Range* r) { return (r->factor = std::atof(t)) > 1; }},
-    {"ranks", true, Number<&Options::ranks>},
+    {"ranks", true, Number<&Options::ranks, 1, kMostRanks>},
     {"no-fork", false, Set<&Options::fork, false>},
     {"pin", false, Set<&Options::pin, 1>},
     {"no-pin", false, Set<&Options::pin, 0>},
@@ -140,13 +147,13 @@ const Flag kFlags[] = {
     {"window", true, Number<&Options::window>},
     {"prepared", false, Set<&Options::prepared, true>},
     {"iters", true, Number<&Options::iters>},
-    {"warmup", true, [](const char* t, Options* o, Range*) { return (o->warmup = std::atoi(t)) >= 0; }},
+    {"warmup", true, Number<&Options::warmup, 0>},
     {"check", false, Set<&Options::check, true>},
     {"no-check", false, Set<&Options::check, false>},
     {"time-limit", true, Number<&Options::time_limit_s>},
     {"json", true, [](const char* t, Options* o, Range*) { return !(o->json = t).empty(); }},
     {"init-bench", true,
-     [](const char* t, Options* o, Range*) { return (o->bench = Bench::kInit, Positive(t, &o->ranks)); }},
+     [](const char* t, Options* o, Range*) { return (o->bench = Bench::kInit, Within(t, 1, kMostRanks, &o->ranks)); }},
     {"repeats", true, Number<&Options::repeats>},
     {"idle-bench", true,
      [](const char* t, Options* o, Range*) { return (o->bench = Bench::kIdle, (o->idle_s = std::atof(t)) > 0); }},

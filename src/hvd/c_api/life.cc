@@ -57,9 +57,11 @@ Result<Config> Resolve(const hvd_init_options& options) {
   }
   if (config.size < 0 && config.rank < 0) config.size = 1;
   if (config.size == 1 && config.rank < 0) config.rank = 0;
-  if (config.size < 1 || config.rank < 0) {
-    return Fail(Code::kInvalidArgument, "HOROVOD_RANK and HOROVOD_SIZE must be set together: rank {}, size {}",
-                config.rank, config.size);
+  if (config.size == 0) return Fail(Code::kInvalidArgument, "size is 0: a job has at least one rank");
+  if (config.size < 0 || config.rank < 0) {
+    const bool has_rank = config.rank >= 0;
+    return Fail(Code::kInvalidArgument, "HOROVOD_{}={} without HOROVOD_{}: set both, or neither for a job of one",
+                has_rank ? "RANK" : "SIZE", has_rank ? config.rank : config.size, has_rank ? "SIZE" : "RANK");
   }
   constexpr int kMaxSize = 65536;
   if (config.size > kMaxSize) {

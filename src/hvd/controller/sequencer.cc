@@ -238,6 +238,4 @@ std::vector<Sequencer::Waiting> Sequencer::Pending() const {
   return pending;
 }
 
-bool Sequencer::joining() const { return state_->joined_count > 0; }
-
 }  // namespace hvd::controller

@@ -40,9 +40,6 @@ class Sequencer {
   // The entries that the calls so far produced, in log order; fused as far as they are ready. Clears.
   std::vector<LogEntry> TakeLog();
 
-  // Whether some members have joined and others have not.
-  bool joining() const;
-
   // Names that some members asked for and others have not, with the members missing. For the stall report.
   struct Waiting {
     std::string name;

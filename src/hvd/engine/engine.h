@@ -99,6 +99,7 @@ class Engine final : public SetHost {
   Status CreateSets();
   // Sorts the ranks. `title` names the set in errors.
   Status CheckRanks(std::string_view title, std::vector<Rank>* ranks) const;
+  Status CheckNew(std::string_view title, const std::vector<Rank>& ranks) const;
   std::unique_ptr<ProcessSet> MakeSet(std::vector<Rank> ranks);
   void ConnectByMemory(ProcessSetOptions* set);
   void ConnectByPairs(ProcessSetOptions* set);

@@ -7,6 +7,11 @@
 #include "hvd/engine/engine.h"
 
 namespace hvd::engine {
+namespace {
+
+constexpr std::string_view kNewSet = "the process set";
+
+}  // namespace
 
 Status Engine::CheckRanks(std::string_view title, std::vector<Rank>* ranks) const {
   std::sort(ranks->begin(), ranks->end());
@@ -18,10 +23,14 @@ Status Engine::CheckRanks(std::string_view title, std::vector<Rank>* ranks) cons
   if (const auto twice = std::adjacent_find(ranks->begin(), ranks->end()); twice != ranks->end()) {
     return Fail(Code::kInvalidArgument, "{} names rank {} twice", title, *twice);
   }
-  if (const ProcessSet* other = sets_.WithRanks(*ranks); other != nullptr) {
-    return Fail(Code::kInvalidArgument, "{} has the same ranks as process set {}: use that one", title, other->id());
-  }
   return {};
+}
+
+// With the token.
+Status Engine::CheckNew(std::string_view title, const std::vector<Rank>& ranks) const {
+  const ProcessSet* other = sets_.WithRanks(ranks);
+  if (other == nullptr) return {};
+  return Fail(Code::kInvalidArgument, "{} has the same ranks as process set {}: use that one", title, other->id());
 }
 
 Status Engine::CreateSets() {
@@ -29,7 +38,9 @@ Status Engine::CreateSets() {
   for (Rank rank = 0; rank < world_.layout.size; ++rank) everybody[rank] = rank;
   sets_.Add(MakeSet(std::move(everybody)));
   for (std::vector<Rank> ranks : options_.process_sets) {
-    HVD_RETURN_IF_ERROR(CheckRanks(fmt::format("process set {}", sets_.NextId()), &ranks));
+    const std::string title = fmt::format("process set {}", sets_.NextId());
+    HVD_RETURN_IF_ERROR(CheckRanks(title, &ranks));
+    HVD_RETURN_IF_ERROR(CheckNew(title, ranks));
     sets_.Add(MakeSet(std::move(ranks)));
   }
   return {};
@@ -102,7 +113,7 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
 }
 
 Result<int> Engine::AddSet(std::vector<Rank> ranks) {
-  HVD_RETURN_IF_ERROR(CheckRanks("the process set", &ranks));
+  HVD_RETURN_IF_ERROR(CheckRanks(kNewSet, &ranks));
   controller::Request request;
   request.name = "process_set.add";
   request.signature.op = OpKind::kAddProcessSet;
@@ -150,10 +161,12 @@ Error Engine::ApplySetChange(Operation* op) {
     sets_.Remove(id);
     return {Code::kOk, {}, -1};
   }
+  std::vector<Rank> ranks(signature.numbers.begin(), signature.numbers.end());
+  if (const Status fresh = CheckNew(kNewSet, ranks); !fresh) return fresh.error();
   op->number = sets_.NextId();
   if (op->number < 0)
     return {Code::kResourceExhausted, fmt::format("there are {} process sets already", SetTable::kMost)};
-  sets_.Add(MakeSet({signature.numbers.begin(), signature.numbers.end()}));
+  sets_.Add(MakeSet(std::move(ranks)));
   // Members that were faster have spoken to the new set already.
   std::vector<EarlyMessage> early;
   std::swap(early, early_);

@@ -5,6 +5,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <mutex>
+
 #include "hvd/base/log.h"
 #include "hvd/net/fd.h"
 #include "hvd/net/socket.h"
@@ -43,7 +45,8 @@ void Apply(const SocketOptions& options, int fd) {
     SetInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(millis));
   }
   if (auto status = net::SetCongestionControl(fd, options.congestion); !status) {
-    log::Debug("{}", status.error().message);
+    static std::once_flag once;
+    std::call_once(once, [&] { log::Warning("HOROVOD_TCP_CONGESTION: {}.", status.error().message); });
   }
 }
 
