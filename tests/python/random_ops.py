@@ -227,7 +227,7 @@ class Runner:
             raise SystemExit(f"{text}: {found.dtype}{found.shape} instead of {expected.dtype}{expected.shape}")
         unsigned = np.dtype(f"u{found.itemsize}")
         left, right = found.reshape(-1), expected.reshape(-1)
-        wrong = np.flatnonzero(left.view(unsigned) != right.view(unsigned))
+        wrong = np.flatnonzero((left.view(unsigned) != right.view(unsigned)) | (left != right))  # NaN is wrong in some
         first = wrong[0]
         inputs = (
             [self.inputs.of(op, r).reshape(-1)[first] for r in self.sets[op.set_index]] if "all" in op.kind[:3] else ""
