@@ -11,7 +11,8 @@
 //     assert(gradient[0] == (hvd::size() - 1) / 2.0f);
 //
 // Data: any contiguous range of numbers (std::vector, std::array, std::span, hvd::buffer), or a single number.
-// Ranks: every function of hvd/cpp/collectives.hpp must be called by all ranks of the process set, with equal names.
+// Ranks: every function of hvd/cpp/collectives.hpp, exchange.hpp and grouped.hpp must be called by all ranks of the
+// process set, with equal names.
 // Errors: exceptions derived from hvd::error. Destructors throw nothing.
 // Thread safety: functions may be called from any thread; objects are as safe as those of the standard library, that
 // is, one object belongs to one thread at a time.
@@ -21,6 +22,9 @@
 #include "hvd/cpp/collectives.hpp"
 #include "hvd/cpp/element.hpp"
 #include "hvd/cpp/error.hpp"
+#include "hvd/cpp/exchange.hpp"
 #include "hvd/cpp/future.hpp"
+#include "hvd/cpp/grouped.hpp"
 #include "hvd/cpp/job.hpp"
 #include "hvd/cpp/process_set.hpp"
+#include "hvd/cpp/request.hpp"

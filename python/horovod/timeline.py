@@ -8,6 +8,7 @@ In the result each tensor is a process and each rank a thread of it, so that one
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -76,10 +77,12 @@ def merge(files: Iterable[list[Event]]) -> list[Event]:
     first = min(begun, default=0)
     head = {"name": "job", "start_time_since_epoch_in_micros": first // 1000}
     merged: list[Event] = [{"ph": "M", "name": "process_name", "pid": JOB, "args": head}, _order(JOB)]
+    ranks = [clock.get("rank", index) for index, clock in enumerate(clocks)]
+    # Viewers take thread 0, and the one with its process's number, for the main thread: no rank may have that number.
+    tensors = itertools.count(max(ranks, default=0) + 1)
     pids: dict[str, int] = {}
     lanes: set[tuple[int, int]] = set()
-    for index, (events, clock, start) in enumerate(zip(files, clocks, begun)):
-        rank = clock.get("rank", index)
+    for events, rank, start in zip(files, ranks, begun):
         own: dict[int, int] = {JOB: JOB}  # this file's process numbers in the merged one
         for event in events:
             pid = event.get("pid", JOB)
@@ -87,7 +90,7 @@ def merge(files: Iterable[list[Event]]) -> list[Event]:
                 if event.get("name") == "process_name" and pid != JOB:
                     name = event["args"]["name"]
                     if name not in pids:
-                        pids[name] = len(pids) + 1
+                        pids[name] = next(tensors)
                         merged += [{**event, "pid": pids[name]}, _order(pids[name])]
                     own[pid] = pids[name]
                 elif event.get("name") == "hvd_clock":

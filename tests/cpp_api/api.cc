@@ -3,7 +3,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <future>
 #include <hvd/hvd.hpp>
 #include <list>
@@ -14,30 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "check.h"
+
 using namespace std::chrono_literals;
 
 namespace {
-
-#define CHECK(condition)                                                   \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::exit(1);                                                        \
-    }                                                                      \
-  } while (false)
-
-template <class Error, class Function>
-std::string Thrown(Function function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  std::fprintf(stderr, "nothing was thrown\n");
-  std::exit(1);
-}
-
-bool Has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 // What must not compile.
 static_assert(!hvd::element<char> && !hvd::element<std::uint32_t> && !hvd::element<const float> &&

@@ -34,6 +34,10 @@ ROWS = 8
 FIXED_NAMES = 96
 # Names whose meaning changes.
 CHANGING_NAMES = 16
+# In elements: where in the pool an input of a rank begins, and how far apart two ranks are. No multiple of anything, so
+# that a piece of another rank's data, or from another place, is never the same by chance.
+OFFSETS = 1024
+RANK_STRIDE = 4 * OFFSETS + 3
 
 
 @dataclass(frozen=True)
@@ -65,27 +69,28 @@ class Op:
 
 
 class Inputs:
-    """Random data of all ranks. An input is a piece of a pool, so making one costs nothing."""
+    """
+    Random data of all ranks. An input is a piece of a pool, so making one costs nothing.
+
+    All ranks have the same pool, and each begins elsewhere in it: a pool per rank would not fit into memory where many
+    ranks know all ranks' data.
+    """
 
     def __init__(self, seed: int, size: int, max_bytes: int) -> None:
-        self.slack = 1024
-        self.pools: list[dict[np.dtype, np.ndarray]] = []
-        self.wide: list[dict[np.dtype, np.ndarray]] = []
-        for rank in range(size):
-            rng = np.random.default_rng([seed, 1, rank])
-            raw = rng.integers(0, 256, max_bytes + 8 * self.slack, dtype=np.uint8)
-            pools, wide = {}, {}
-            for dtype in DTYPES:
-                if dtype.kind == "b":
-                    pools[dtype] = (raw & 1).view(bool)
-                elif dtype.kind in "iu":
-                    pools[dtype] = raw.view(dtype)
-                else:
-                    pools[dtype] = self._floats(rng, dtype, raw.nbytes // dtype.itemsize)
-                    if dtype.itemsize == 2:
-                        wide[dtype] = pools[dtype].astype(np.float32)
-            self.pools.append(pools)
-            self.wide.append(wide)
+        rng = np.random.default_rng([seed, 1])
+        elements = size * RANK_STRIDE
+        raw = rng.integers(0, 256, max_bytes + 8 * elements, dtype=np.uint8)
+        self.pools: dict[np.dtype, np.ndarray] = {}
+        self.wide: dict[np.dtype, np.ndarray] = {}
+        for dtype in DTYPES:
+            if dtype.kind == "b":
+                self.pools[dtype] = (raw & 1).view(bool)
+            elif dtype.kind in "iu":
+                self.pools[dtype] = raw[: raw.nbytes // 8 * 8].view(dtype)
+            else:
+                self.pools[dtype] = self._floats(rng, dtype, max_bytes // dtype.itemsize + elements)
+                if dtype.itemsize == 2:
+                    self.wide[dtype] = self.pools[dtype].astype(np.float32)
 
     @staticmethod
     def _floats(rng: np.random.Generator, dtype: np.dtype, count: int) -> np.ndarray:
@@ -100,10 +105,10 @@ class Inputs:
     def of(self, op: Op, rank: int, wide: bool = False) -> np.ndarray:
         """Return the input of a rank, which nobody may write to; `wide`: half types as float32."""
         shape = (op.rows[rank], *op.shape) if op.kind in ("allgather", "alltoall") else op.shape
-        pool = self.wide[rank].get(op.dtype) if wide else None
+        pool = self.wide.get(op.dtype) if wide else None
         if pool is None:
-            pool = self.pools[rank][op.dtype]
-        begin = op.offsets[rank]
+            pool = self.pools[op.dtype]
+        begin = rank * RANK_STRIDE + op.offsets[rank]
         piece = pool[begin : begin + int(np.prod(shape, dtype=np.int64))].reshape(shape)
         if op.reduction != hvd.Adasum:
             return piece
@@ -152,7 +157,7 @@ class Maker:
 
     def _step(self, rng: np.random.Generator, op: Op) -> Op:
         """Choose what may be another in every step."""
-        op = replace(op, offsets=tuple(int(o) for o in rng.integers(0, 1024, self.size)))
+        op = replace(op, offsets=tuple(int(o) for o in rng.integers(0, OFFSETS, self.size)))
         some = rng.integers(0, ROWS + 1, (self.size, self.size)) * (rng.random((self.size, self.size)) < 0.8)
         if op.kind == "allgather":
             return replace(op, rows=tuple(int(r) for r in some[0]))

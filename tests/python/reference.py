@@ -87,7 +87,7 @@ def _adasum_pair(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     dot, norm_a, norm_b = wide_a @ wide_b, wide_a @ wide_a, wide_b @ wide_b
     factor_a = 1.0 - dot / (2.0 * norm_a) if norm_a else 1.0
     factor_b = 1.0 - dot / (2.0 * norm_b) if norm_b else 1.0
-    return a.dtype.type(factor_a) * a + b.dtype.type(factor_b) * b
+    return (factor_a * wide_a + factor_b * wide_b).astype(a.dtype)
 
 
 def near(found: np.ndarray, expected: np.ndarray, inputs: Sequence[np.ndarray]) -> bool:

@@ -40,6 +40,14 @@ def test_what_it_is_for():
     assert hvd.allreduce_(np.full(4, 3.0), op=hvd.Adasum).tolist() == [3.0] * 4
 
 
+@on_ranks(2)
+def test_a_tiny_vector_beside_a_large_one():
+    # Parallel, so half their sum. The factor of the tiny one is 5e43, more than a float can be.
+    for dtype, tiny in [("float16", 6e-8), ("float32", 1e-42), ("float64", 1e-42)]:
+        mine = np.full(3, 100.0 if hvd.rank() else tiny, dtype)
+        assert hvd.allreduce(mine, op=hvd.Adasum, name=dtype) == pytest.approx(50.0, rel=1e-12)
+
+
 @on_ranks(2, 3)
 def test_each_array_of_a_group_for_itself():
     lists = [vectors(np.dtype(np.float32), 100), vectors(np.dtype(np.float64), (7, 3))]

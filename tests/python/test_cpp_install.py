@@ -20,11 +20,13 @@ PRELUDE = """
 #undef NDEBUG
 #include <hvd/hvd.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstdint>
 #include <iostream>
 #include <list>
+#include <ranges>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -101,8 +103,9 @@ def test_what_is_installed(prefix):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_api(programs, ranks):
-    assert spawn.run([str(programs / "api")], ranks) == ["ok\n"] * ranks
+@pytest.mark.parametrize("program", ["api", "operations"])
+def test_api(programs, program, ranks):
+    assert spawn.run([str(programs / program)], ranks) == ["ok\n"] * ranks
 
 
 def test_examples_in_headers_and_guide_run(programs):

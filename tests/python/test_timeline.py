@@ -12,13 +12,17 @@ import pytest
 import spawn
 
 WORK = """
-import os, signal, sys
+import os, signal, sys, time
 import numpy as np, horovod.numpy as hvd
 hvd.init()
 for i in range(20):
     hvd.allreduce(np.ones(1000), name="weights")
     hvd.allgather(np.ones((hvd.rank() + 1, 2)), name="rows")
 if sys.argv[1] == "killed":
+    while '"ALLGATHER"' not in open("t.1.json" if hvd.rank() else "t.json").read():  # written a little later
+        time.sleep(0.01)
+    if hvd.rank() == 0:
+        hvd.allreduce_async(np.ones(1000), name="never over")
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -47,14 +51,15 @@ def events(path):
 
 
 @pytest.mark.parametrize("end", ["clean", "killed"])
-def test_every_rank_writes_one_that_is_complete_however_it_ends(tmp_path, end):
-    environment = {"HOROVOD_TIMELINE": str(tmp_path / "t.json"), "HOROVOD_TIMELINE_ALL_RANKS": "1"}
-    spawn.spawn([sys.executable, "-c", WORK, end], 2, timeout=60, env=environment)
+def test_every_rank_writes_one_that_is_complete_however_it_ends(tmp_path, monkeypatch, end):
+    monkeypatch.chdir(tmp_path)
+    environment = {"HOROVOD_TIMELINE": "t.json", "HOROVOD_TIMELINE_ALL_RANKS": "1"}
+    results = spawn.spawn([sys.executable, "-c", WORK, end], 2, timeout=60, env=environment)
+    # Rank 0 may hear of rank 1's death before it gets to its own.
+    assert [result.returncode for result in results] == [0, 0] if end == "clean" else results[1].returncode == -9
     for name in ["t.json", "t.1.json"]:
-        found = events(tmp_path / name)
-        if end == "clean":
-            names = {event.get("name") for event in found}
-            assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "NEGOTIATE_ALLGATHER", "ALLGATHER"} <= names
+        names = {event.get("name") for event in events(tmp_path / name)}
+        assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "NEGOTIATE_ALLGATHER", "ALLGATHER"} <= names
     merged = tmp_path / "all.json"
     command = [sys.executable, "-m", "horovod.timeline", "merge", str(merged)]
     subprocess.run([*command, str(tmp_path / "t.json"), str(tmp_path / "t.1.json")], check=True)

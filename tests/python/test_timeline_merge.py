@@ -33,11 +33,17 @@ def test_a_tensor_is_one_process_and_each_rank_a_thread_of_it():
     second = file(1, tensor(1, "b"), *pair(1, 1, 7), tensor(2, "a"), *pair(2, 1, 5))
     merged = timeline.merge([first, second])
     names = {e["pid"]: e["args"]["name"] for e in merged if e.get("name") == "process_name"}
-    assert names == {0: "job", 1: "a", 2: "b"}
+    assert names == {0: "job", 2: "a", 3: "b"}
     begins = [(names[e["pid"]], e["tid"], e["ts"]) for e in merged if e["ph"] == "B"]
     assert sorted(begins) == [("a", 0, 5), ("a", 1, 5), ("b", 0, 7), ("b", 1, 7)]
     lanes = [(e["pid"], e["tid"], e["args"]["name"]) for e in merged if e.get("name") == "thread_name"]
-    assert sorted(lanes) == [(1, 0, "rank 0"), (1, 1, "rank 1"), (2, 0, "rank 0"), (2, 1, "rank 1")]
+    assert sorted(lanes) == [(2, 0, "rank 0"), (2, 1, "rank 1"), (3, 0, "rank 0"), (3, 1, "rank 1")]
+
+
+def test_no_rank_has_the_number_of_a_tensor():
+    """A viewer would take it, and rank 0, for the main thread of that tensor, and draw them as one."""
+    merged = timeline.merge([file(rank, tensor(1, "a"), *pair(1, rank, 5)) for rank in range(4)])
+    assert not {e["pid"] for e in merged if e["ph"] == "B"} & {e["tid"] for e in merged if e["ph"] == "B"}
 
 
 def test_hosts_are_aligned_by_wall_clock_and_measured_offset():

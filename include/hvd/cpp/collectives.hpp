@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Operations that all ranks of a process set do together.
+// Operations that all ranks of a process set do together, and that give every rank the same. Those that give every rank
+// something else are in exchange.hpp, those on lists in grouped.hpp.
 //
 // Forms: a function returns when its operation is over on this rank; with `_async` it returns at once, with a future.
 // Data: ranges are one-dimensional, whatever they stand for. A single number goes as a value and comes back as one.
@@ -10,137 +11,22 @@
 // by the same rule, so ranks written in either language work together.
 
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <ranges>
-#include <string_view>
 
 #include "hvd/cpp/buffer.hpp"
 #include "hvd/cpp/element.hpp"
-#include "hvd/cpp/error.hpp"
 #include "hvd/cpp/future.hpp"
-#include "hvd/cpp/job.hpp"
 #include "hvd/cpp/names.hpp"
-#include "hvd/cpp/process_set.hpp"
+#include "hvd/cpp/request.hpp"
 
 namespace hvd {
 
-// What every operation takes, each with a default.
-//
-//     hvd::barrier({.timeout = 10s});
-struct options {
-  std::string_view name = {};
-  process_set set = {};
-  seconds timeout{0};  // for all ranks to submit; 0: HOROVOD_OP_TIMEOUT_SECONDS
-};
-
-// What reductions take. The factors multiply before and after; integers are multiplied in double precision and cut off
-// toward zero.
-//
-//     assert(hvd::allreduce(3, {.op = hvd::op::max, .name = "most", .postscale = 2.0}) == 6);
-struct reduction {
-  hvd::op op = hvd::op::average;
-  std::string_view name = {};
-  process_set set = {};
-  seconds timeout{0};
-  double prescale = 1.0;
-  double postscale = 1.0;
-};
-
 namespace detail {
-
-// A request with the memory that it points to.
-class request {
- public:
-  request(std::int32_t kind, std::string_view kind_name, const options& how)
-      : name_(kind, kind_name, how.name, how.set.id()) {
-    hvd_request_default(&c_);
-    c_.op = kind;
-    c_.name = name_.c_str();
-    c_.process_set = how.set.id();
-    c_.timeout_s = how.timeout.count();
-    // What Python sends where these mean nothing, in case that ranks compare them.
-    c_.dtype = HVD_UINT8;
-    c_.reduce_op = HVD_SUM;
-    c_.shape = &count_;
-    c_.ndim = 1;
-  }
-  request(const request&) = delete;
-  request& operator=(const request&) = delete;
-
-  template <element T>
-  request& input(const T* data, std::size_t count) {
-    count_ = static_cast<std::int64_t>(count);
-    c_.dtype = element_type<T>;
-    c_.input.data = const_cast<T*>(data);  // the C interface does not write to inputs
-    c_.input.bytes = count * sizeof(T);
-    return *this;
-  }
-  template <readable R>
-  request& input(R&& range) {
-    return input(std::ranges::data(range), std::ranges::size(range));
-  }
-  template <element T>
-  request& output(T* data, std::size_t count) {
-    c_.output.data = data;
-    c_.output.bytes = count * sizeof(T);
-    return *this;
-  }
-  template <readable R>
-  request& output(R&& range) {
-    return output(std::ranges::data(range), std::ranges::size(range));
-  }
-  request& scalar() {
-    c_.ndim = 0;
-    return *this;
-  }
-  request& root(int rank) {
-    c_.root_rank = rank;
-    return *this;
-  }
-  request& reduce(const reduction& how) {
-    c_.reduce_op = static_cast<std::int32_t>(how.op);
-    c_.prescale = how.prescale;
-    c_.postscale = how.postscale;
-    return *this;
-  }
-
-  void run() const { check_begun(hvd_run(nullptr, &c_, nullptr)); }
-
-  // For outputs whose size only the operation knows.
-  template <element T>
-  [[nodiscard]] buffer<T> run_for_output() const {
-    hvd_output output{};
-    output.struct_size = sizeof output;
-    check_begun(hvd_run(nullptr, &c_, &output));
-    return buffer<T>::adopt(static_cast<T*>(output.data), output.bytes / sizeof(T));
-  }
-
-  template <class T>
-  [[nodiscard]] future<T> submit() const {
-    hvd_handle handle = 0;
-    check_begun(hvd_submit(nullptr, &c_, &handle));
-    return future<T>(handle);
-  }
-
- private:
-  void check_begun(int status) const {
-    if (status == HVD_INVALID_ARGUMENT) name_.not_used();
-    check(status);
-  }
-
-  const wire_name name_;
-  std::int64_t count_ = 0;
-  hvd_request c_;
-};
 
 // Plain classes, because each kind of request is made in two forms.
 struct allreduce_request : request {
-  explicit allreduce_request(const reduction& how)
-      : request(HVD_ALLREDUCE, "allreduce", {how.name, how.set, how.timeout}) {
-    reduce(how);
-  }
+  explicit allreduce_request(const reduction& how) : request(HVD_ALLREDUCE, "allreduce", plain(how)) { reduce(how); }
 };
 struct broadcast_request : request {
   broadcast_request(int root_rank, const options& how) : request(HVD_BROADCAST, "broadcast", how) { root(root_rank); }
@@ -152,7 +38,8 @@ struct allgather_request : request {
 }  // namespace detail
 
 // ---- allreduce: combines all ranks' data, element by element, on every rank; by default to the average. Sums are made
-// in rank order, so every rank and every run gets the same bits.
+// in rank order, so every rank and every run gets the same bits. With hvd::op::adasum every range is one vector:
+// equal ones are averaged, orthogonal ones added.
 
 // In place.
 //
@@ -218,7 +105,7 @@ template <lasting In, writable Out>
 //     assert(all.size() == static_cast<std::size_t>(hvd::size() * (hvd::size() + 1) / 2));
 template <readable R>
 [[nodiscard]] buffer<std::ranges::range_value_t<R>> allgather(R&& values, const options& how = {}) {
-  return detail::allgather_request(how).input(values).template run_for_output<std::ranges::range_value_t<R>>();
+  return detail::allgather_request(how).input(values).template run_for<buffer<std::ranges::range_value_t<R>>>();
 }
 
 // One number of each rank.
@@ -227,7 +114,7 @@ template <readable R>
 //     assert(ranks[hvd::rank()] == hvd::rank());
 template <element T>
 [[nodiscard]] buffer<T> allgather(T value, const options& how = {}) {
-  return detail::allgather_request(how).input(&value, 1).template run_for_output<T>();
+  return detail::allgather_request(how).input(&value, 1).template run_for<buffer<T>>();
 }
 
 // Later.
@@ -272,7 +159,18 @@ template <writable R>
   return detail::broadcast_request(root, how).input(values).output(values).template submit<void>();
 }
 
-// ---- barrier
+// ---- join and barrier
+
+// Says that this rank has no more data; returns the rank that came last, when all have said so. Until then this rank
+// takes part in the others' allreduces, with elements that change nothing; other operations of theirs fail, unless
+// HOROVOD_JOIN_EXTENDED=1. An average still divides by the number of all ranks.
+//
+//     for (int step = 0; step < 2 + hvd::rank(); ++step) {   // every rank has one batch more than the one before
+//       const int busy = hvd::allreduce(1, {.op = hvd::op::sum, .name = "busy"});
+//       assert(busy == hvd::size() - std::max(0, step - 1));
+//     }
+//     assert(hvd::join() == hvd::size() - 1);
+inline int join() { return detail::request(HVD_JOIN, "join", {.name = "join"}).run_for<int>(); }
 
 // Returns when every rank of the set has called it.
 //

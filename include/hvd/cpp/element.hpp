@@ -12,10 +12,11 @@
 
 namespace hvd {
 
-// Reductions. bool knows min (and) and max (or) only.
+// Reductions. bool knows min (and) and max (or) only, adasum is for floating-point types.
 enum class op : std::int32_t {
   average = HVD_AVERAGE,
   sum = HVD_SUM,
+  adasum = HVD_ADASUM,
   min = HVD_MIN,
   max = HVD_MAX,
   product = HVD_PRODUCT,
@@ -159,5 +160,27 @@ concept lasting = readable<R> && std::ranges::borrowed_range<R>;
 //     static_assert(hvd::writable<std::span<int>> && !hvd::writable<std::span<const int>>);
 template <class R>
 concept writable = lasting<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+
+// Ranges of readable ranges, such as std::vector<std::vector<float>>: what operations on groups read.
+//
+//     static_assert(hvd::readable_group<std::vector<std::vector<int>>&> && !hvd::readable_group<std::vector<int>&>);
+template <class R>
+concept readable_group = std::ranges::input_range<R> && readable<std::ranges::range_reference_t<R>>;
+
+// Readable groups whose elements outlive the call: the group does, or its members are views.
+//
+//     static_assert(hvd::lasting_group<std::vector<std::vector<int>>&>);
+//     static_assert(hvd::lasting_group<std::vector<std::span<int>>>);
+//     static_assert(!hvd::lasting_group<std::vector<std::vector<int>>>);
+template <class R>
+concept lasting_group = readable_group<R> && lasting<std::ranges::range_reference_t<R>> &&
+                        (std::ranges::borrowed_range<R> || std::ranges::borrowed_range<std::ranges::range_value_t<R>>);
+
+// Lasting groups whose elements can also be written.
+//
+//     static_assert(hvd::writable_group<std::vector<std::span<int>>>);
+//     static_assert(!hvd::writable_group<const std::vector<std::vector<int>>&>);
+template <class R>
+concept writable_group = lasting_group<R> && writable<std::ranges::range_reference_t<R>>;
 
 }  // namespace hvd

@@ -28,6 +28,7 @@ struct init_options {
   int generation = -1;
   seconds timeout{0};                               // for all ranks to join
   std::vector<std::vector<int>> process_sets = {};  // global ranks of each; the same on every rank
+  bool dynamic_process_sets = false;                // whether sets can come and go, see add_process_set()
   bool crash_handlers = true;                       // false: leave SIGSEGV and the like alone
 };
 
@@ -72,7 +73,8 @@ inline bool join_job(const init_options& options) {
   c.process_set_count = static_cast<std::int32_t>(sizes.size());
   c.process_set_sizes = sizes.data();
   c.process_set_ranks = ranks.data();
-  c.flags = options.crash_handlers ? 0 : HVD_INIT_NO_SIGNAL_HANDLERS;
+  c.flags = (options.crash_handlers ? 0 : HVD_INIT_NO_SIGNAL_HANDLERS) |
+            (options.dynamic_process_sets ? HVD_INIT_DYNAMIC_PROCESS_SETS : 0);
   check(hvd_init(&c, nullptr));
   shared_state::instance().reset_numbers();
   return true;

@@ -42,6 +42,12 @@ class [[gnu::visibility("default")]] shared_state {
     next_.clear();
   }
 
+  // Whoever gets this set's id next counts alike on all members.
+  void forget_set(std::int32_t process_set) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(next_, [process_set](const auto& entry) { return entry.first.second == process_set; });
+  }
+
   // Unnamed barriers of a set have one name, because a known name costs no negotiation. So threads take turns.
   std::mutex& barrier_turn(std::int32_t process_set) {
     const std::lock_guard lock(mutex_);

@@ -12,13 +12,15 @@
 
 namespace hvd {
 
-// Names a set of ranks. The default is the set of all; others are given to init(), the same on every rank.
+// Names a set of ranks. The default is the set of all; others are given to init(), the same on every rank, or made by
+// add_process_set().
 //
 //     hvd::init({.process_sets = {{0}, {1}}});
 //     const auto first = hvd::process_set::of({0});
 //     if (first.included()) assert(hvd::allreduce(1.0, {.op = hvd::op::sum, .set = first}) == 1.0);
 //
-// Lifetime: a value. It means something until shutdown(); an operation on a set that is gone throws argument_error.
+// Lifetime: a value. It means something until remove_process_set() or shutdown(); an operation on a set that is gone
+// throws argument_error. Ids of sets that were removed are used again.
 class process_set {
  public:
   // All ranks.
@@ -31,7 +33,7 @@ class process_set {
     return set;
   }
 
-  // The set with exactly these ranks, in any order. Throws argument_error if init() was not given one.
+  // The set with exactly these ranks, in any order. Throws argument_error if there is none.
   [[nodiscard]] static process_set of(std::vector<int> ranks);
 
   [[nodiscard]] constexpr int id() const noexcept { return id_; }
@@ -101,7 +103,33 @@ inline process_set process_set::of(std::vector<int> ranks) {
   for (const process_set set : process_sets()) {
     if (set.ranks() == ranks) return set;
   }
-  throw argument_error(errc::invalid_argument, "there is no process set of ranks " + text + ": give it to hvd::init");
+  throw argument_error(errc::invalid_argument, "there is no process set of ranks " + text +
+                                                   ": give it to hvd::init or add it by hvd::add_process_set");
 }
+
+// Makes a set of these global ranks, in a job with init_options::dynamic_process_sets or
+// HOROVOD_DYNAMIC_PROCESS_SETS=1. All ranks of the job call it, members or not, with the same ranks and in the same
+// order as other changes of sets; it returns when all have. Throws argument_error if there is a set with these ranks
+// already.
+//
+//     hvd::init({.dynamic_process_sets = true});
+//     const hvd::process_set last = hvd::add_process_set({hvd::size() - 1});
+//     if (last.included()) assert(hvd::allgather(hvd::rank(), {.set = last})[0] == hvd::size() - 1);
+//     hvd::remove_process_set(last);
+inline process_set add_process_set(const std::vector<int>& ranks) {
+  const std::vector<std::int32_t> list(ranks.begin(), ranks.end());
+  std::int32_t id = 0;
+  detail::check(hvd_process_set_add(nullptr, list.data(), static_cast<std::int32_t>(list.size()), &id));
+  detail::shared_state::instance().forget_set(id);
+  return process_set::with_id(id);
+}
+
+// Removes a set, when its operations on this rank are over. All ranks of the job call it; it returns when all have.
+// Throws argument_error for the set of all ranks and for one that does not exist.
+//
+//     hvd::init({.dynamic_process_sets = true});
+//     hvd::remove_process_set(hvd::add_process_set({0}));
+//     assert(hvd::process_sets().size() == 1);
+inline void remove_process_set(process_set set) { detail::check(hvd_process_set_remove(nullptr, set.id())); }
 
 }  // namespace hvd

@@ -76,9 +76,12 @@ double Factor(double ab, double own) { return own == 0 ? 1.0 : 1.0 - ab / (2.0 *
 
 template <typename Held>
 void Combine(void* a, const void* b, size_t count, const Dots& dots) {
-  const auto of_a = static_cast<Held>(Factor(dots.ab, dots.aa));
-  const auto of_b = static_cast<Held>(Factor(dots.ab, dots.bb));
-  for (size_t i = 0; i < count; ++i) Put<Held>(a, i, of_a * Get<Held>(a, i) + of_b * Get<Held>(b, i));
+  // In double: the factor of a tiny vector beside a large one is more than a float can hold, their product is not.
+  const double of_a = Factor(dots.ab, dots.aa);
+  const double of_b = Factor(dots.ab, dots.bb);
+  for (size_t i = 0; i < count; ++i) {
+    Put<Held>(a, i, static_cast<Held>(of_a * Get<Held>(a, i) + of_b * Get<Held>(b, i)));
+  }
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // The arithmetic of Adasum: two gradients a and b become
 //   (1 - a.b / (2 a.a)) a + (1 - a.b / (2 b.b)) b
 // their sum where they are orthogonal, their mean where they are parallel. Vectors are held in float (float16,
-// bfloat16, float32) or double (float64); dot products are formed in double, element after element.
+// bfloat16, float32) or double (float64); dot products and combinations are formed in double, element after element.
 //
 // Thread safety: pure functions of memory.
 
