@@ -103,3 +103,32 @@ def test_an_absent_rank_is_an_error_with_a_time(tmp_path):
     assert "HorovodTimeoutError" in result.stderr
     assert "rank 1" in result.stderr
     assert pathlib.Path(tmp_path).exists()
+
+
+SILENT = """
+import os, pathlib, signal, sys
+import numpy as np, horovod.numpy as hvd
+rank = int(os.environ["HOROVOD_RANK"])
+os.environ["HOROVOD_HOSTNAME"] = "left" if rank < 2 else "right"
+if rank == 2:
+    pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+hvd.init()
+if rank == 2:
+    os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    hvd.allreduce(np.ones(1 << 20), name="after")
+except hvd.HorovodInternalError as error:
+    print("SEEN", error)
+    if rank == 0:
+        os.kill(int(pathlib.Path(sys.argv[1]).read_text()), signal.SIGCONT)
+"""
+
+
+def test_one_on_another_host_that_stops_before_anybody_asked_it_anything(tmp_path):
+    env = {"HOROVOD_INSECURE": "1", "HOROVOD_HEARTBEAT_TIMEOUT_SECONDS": "1", "HOROVOD_START_TIMEOUT": "5"}
+    results = spawn.spawn([sys.executable, "-c", SILENT, str(tmp_path / "pid")], 3, env=env, timeout=60)
+    for result in results:
+        assert result.returncode == 0, spawn.describe(result)
+        # The one that was stopped hears of it, too.
+        assert "SEEN Horovod has been shut down: rank 2" in result.output
+        assert "did not respond for 1 s" in result.output

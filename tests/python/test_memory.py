@@ -38,6 +38,18 @@ def test_arena_memory_is_given_back():
         hvd.empty(1 << 23, np.uint8)[-1] = 1  # 16 GiB in all
 
 
+def test_a_limit_ends_with_the_init_that_it_was_given_to(monkeypatch):
+    monkeypatch.setenv("HOROVOD_ARENA_BYTES", str(64 << 20))
+    hvd.init()
+    with pytest.raises(MemoryError, match="HOROVOD_ARENA_BYTES"):
+        hvd.empty(100 << 20, np.uint8)
+    hvd.shutdown()
+    monkeypatch.delenv("HOROVOD_ARENA_BYTES")
+    hvd.init()
+    hvd.empty(100 << 20, np.uint8)
+    hvd.shutdown()
+
+
 @pytest.mark.usefixtures("engine")
 def test_results_outlive_shutdown_and_each_other():
     arrays = [hvd.allgather(np.full(1000, i)) for i in range(50)]

@@ -116,8 +116,9 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
   }
   hvd::log::HideTime(config.log_hide_time);
   hvd::log::SetRank(config.rank);
-  if (config.arena_bytes >= 0)
-    hvd::transport::shm::Arena::Process().SetBudget(static_cast<uint64_t>(config.arena_bytes));
+  // Always: the last init may have set another limit.
+  auto& arena = hvd::transport::shm::Arena::Process();
+  arena.SetBudget(config.arena_bytes >= 0 ? static_cast<uint64_t>(config.arena_bytes) : arena.capacity());
   hvd::engine::BootOptions boot;
   boot.config = config;
   boot.process_sets = Sets(options);

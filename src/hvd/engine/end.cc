@@ -113,7 +113,8 @@ void Engine::Revoke(const Cause& cause, std::string reason) {
   for (Rank rank = 0; rank < world_.layout.size; ++rank) {
     const bool remote =
         world_.layout.host_of[rank] != world_.layout.host_of[world_.layout.rank] || world_.window == nullptr;
-    if (remote && rank != cause_.rank) SendControl(rank, message);
+    // Also to the one that is blamed: if it lives it shall know why the others are gone.
+    if (remote) SendControl(rank, message);
   }
   if (world_.window != nullptr) world_.window->SetQuiesced();
 }
@@ -160,7 +161,7 @@ Error Engine::DescribeCause() const {
       break;
     case Cause::kSilent:
       what = fmt::format("{} did not respond for {:g} s (stopped, or stuck in the kernel)", who,
-                         options_.config.heartbeat_timeout_s);
+                         cause_.detail > 0 ? cause_.detail : options_.config.heartbeat_timeout_s);
       break;
     case Cause::kLeft:
       what = fmt::format("{} left with operations pending", who);
@@ -169,7 +170,8 @@ Error Engine::DescribeCause() const {
       what = fmt::format("{} did not submit what the others wait for", who);
       break;
     default:
-      what = fmt::format("{} died", who);
+      what = rank == world_.layout.rank ? fmt::format("{}, this one, was given up by the others", who)
+                                        : fmt::format("{} died", who);
   }
   if (!reason_.empty()) what += ": " + reason_;
   const std::string during = in_flight_at_end_.empty() ? std::string() : " during " + in_flight_at_end_;

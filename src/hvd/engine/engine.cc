@@ -40,7 +40,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
     if (pair == nullptr) continue;
     pair->OnMessage([self, rank](std::span<const std::byte> bytes) { self->OnControl(rank, bytes); });
     pair->OnClosed([self, rank](const Error& error) { self->OnPairClosed(rank, error); });
+    // Init is over, this rank answers from now on. A silence from here on is none of a rank that is still starting.
+    if (!self->ReachedByRing(rank)) pair->SendMessage(wire::Encode(wire::Pong{0}));
   }
+  if (self->world_.window != nullptr) self->world_.window->Beat();
   if (self->options_.own_thread) self->thread_ = std::thread([self] { self->ThreadMain(); });
   return engine;
 }

@@ -32,8 +32,7 @@ Time Liveness::Check(Time now) {
     const uint64_t beat = BeatOf(rank);
     auto [at, fresh] = watched_.try_emplace(rank, Watch{beat, now, Time{}});
     Watch& watch = at->second;
-    const bool in_init = beat == 0 && engine_->uses_shm();
-    if (watch.beat != beat || in_init) {
+    if (watch.beat != beat) {
       watch.beat = beat;
       watch.heard = now;
     }
@@ -42,12 +41,16 @@ Time Liveness::Check(Time now) {
       watch.asked = now;
       Ask(rank);
     }
-    if (now - watch.heard >= limit) {
+    // One that was never heard of may still be in init, where it cannot answer.
+    const Duration patience = beat == 0 ? std::max(limit, Seconds(config.start_timeout_s)) : limit;
+    if (now - watch.heard >= patience) {
       if (IsTraced(rank)) {
         watch.heard = now;
       } else {
         watched_.clear();
-        engine_->Revoke({transport::Cause::kSilent, rank, 0, engine_->world_.ranks[rank].pid}, {});
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience).count();
+        const int32_t detail = patience == limit ? 0 : static_cast<int32_t>(seconds);
+        engine_->Revoke({transport::Cause::kSilent, rank, detail, engine_->world_.ranks[rank].pid}, {});
         const int local = engine_->world_.layout.LocalOf(rank);
         if (engine_->world_.window != nullptr && local >= 0) engine_->world_.window->Kill(local);
         return now;
