@@ -209,8 +209,33 @@ def test_of_two_ranks_neither_is_more_right(tmp_path):
     job.dump(0, op("a"))
     job.dump(1, op("a", dtype="int32"))
     verdict = job.verdict()
-    assert blamed(verdict) == ("other_type", [1])
+    assert blamed(verdict) == ("other_type", [0, 1])
     assert "do not say" in verdict.what
+
+
+@pytest.mark.parametrize("culprit", range(2))
+def test_of_two_ranks_the_one_that_does_as_before_is_right(tmp_path, culprit):
+    job = Folder(tmp_path, 2)
+    for rank in range(2):
+        job.dump(rank, op("a", "done", 61), op("a", dtype="int32" if rank == culprit else "float32"))
+    assert blamed(job.verdict()) == ("other_type", [culprit])
+    for rank in range(2):
+        job.dump(rank, op("a", "done", 61), op("b" if rank == culprit else "a"))
+    assert blamed(job.verdict()) == ("other_name", [culprit])
+
+
+def test_of_two_new_names_neither_is_more_right(tmp_path):
+    job = Folder(tmp_path, 2)
+    job.dump(0, op("a"))
+    job.dump(1, op("b"))
+    assert blamed(job.verdict()) == ("other_name", [0, 1])
+
+
+def test_operations_without_a_name_are_late_rather_than_left_out(job):
+    for rank in range(4):
+        before = op("allreduce.noname.1", "done", 61)
+        job.dump(rank, before, *([op("allreduce.noname.2")] if rank != 3 else []))
+    assert blamed(job.verdict()) == ("busy", [3])
 
 
 def test_who_waits_for_the_culprit_elsewhere_is_not_blamed(job):
@@ -269,8 +294,41 @@ def test_requests_that_nobody_answers(job):
 
 def test_a_rank_that_the_others_lost(job):
     for rank in (0, 1, 3):
-        job.dump(rank, op("a", "failed", 1, code=2, at_fault=2), reason="revoked: rank 2 was lost")
+        job.dump(rank, op("a", "failed", 1, code=2, at_fault=2))
     assert blamed(job.verdict()) == ("no_dump", [2])
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"), [("died", "dead"), ("crashed", "crashed"), ("was silent", "silent"), ("left", "ended")]
+)
+def test_survivors_know_the_first_cause(job, words, cause):
+    """Also when the operation had only just begun."""
+    for rank in (0, 1, 3):
+        job.dump(rank, op("a", "sent", 0.01), reason=f"revoked: rank 2 {words}")
+    verdict = job.verdict()
+    assert blamed(verdict) == (cause, [2])
+    assert verdict.waiting == [0, 1, 3]
+
+
+def test_who_leaves_because_of_a_mistake_is_not_the_cause(job):
+    """Rank 0 was the first to leave, with something else in flight, because rank 2 gave another type."""
+    for rank in range(4):
+        wrong = op("a", "failed", 1, code=9, dtype="float64" if rank == 2 else "float32")
+        job.dump(rank, op("other", "sent", 0.1), wrong, reason="revoked: rank 0 left")
+    assert blamed(job.verdict()) == ("other_type", [2])
+
+
+def test_a_short_limit_makes_short_stalls(job):
+    for rank in range(4):
+        job.dump(rank, op("b" if rank == 1 else "a", ago=0.25 if rank == 1 else 0.3), reason="stall")
+    assert blamed(job.verdict()) == ("other_name", [1])
+
+
+def test_a_stall_that_ended_the_job_is_still_a_stall(job):
+    for rank in (0, 1, 3):
+        job.dump(rank, op("a", "done", 61), op("a"), reason="revoked: rank 2 stalled")
+    job.dump(2, op("a", "done", 61), reason="revoked: rank 2 stalled")
+    assert blamed(job.verdict()) == ("busy", [2])
 
 
 def test_work_in_progress_is_no_stall(job):

@@ -11,8 +11,9 @@ import pathlib
 import sys
 import time
 
-from horovod.flight.blame import Probe, Verdict, diagnose, ranks_text
+from horovod.flight.blame import Verdict, diagnose
 from horovod.flight.dumps import Dump, load
+from horovod.flight.job import Probe, ranks_text
 
 
 def local_probe(dumps: dict[int, Dump]) -> Probe:

@@ -10,21 +10,22 @@ is in flight, all have submitted it, and it is its description or its execution 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from horovod.flight.dumps import Dump, Key, Op
+from horovod.flight.job import Job, Probe, ranks_text
 
 # Shorter than this, an operation in flight is work, not a stall.
 STALL_S = 1.0
-# Wall clocks of two hosts may differ by this much.
-CLOCK_SKEW_NS = 30 * 10**9
 
 FAILED_PRECONDITION = 9
 
-# (host, pid) -> "dead", "stopped", "alive", or None where that cannot be known from here.
-Probe = Callable[[str, int], "str | None"]
+REVOKED = re.compile(r"revoked: rank (\d+) (.*)")
+# Names that the library makes by counting come once each.
+COUNTED = ".noname."
+UNDECIDED = "as many the one as the other: which is right, the dumps do not say"
 
 
 @dataclass
@@ -41,103 +42,13 @@ class Verdict:
     advice: str = ""
 
 
-def ranks_text(ranks: Iterable[int]) -> str:
-    """
-    Write a list of ranks shortly.
-
-    >>> ranks_text([3]), ranks_text([0, 1, 2, 5]), ranks_text([0, 1])
-    ('rank 3', 'ranks 0-2, 5', 'ranks 0, 1')
-    """
-    ranks = sorted(ranks)
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and runs[-1][-1] == rank - 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(parts)}"
-
-
-class Job:
-    """All dumps of a job, and what follows from them."""
-
-    def __init__(self, dumps: dict[int, Dump], size: int | None = None, probe: Probe | None = None):
-        self.dumps = dumps
-        self.size = size or max((dump.size for dump in dumps.values()), default=0)
-        self.probe = probe
-        self.sets: dict[int, list[int]] = {}
-        self.peers: dict[int, tuple[str, int]] = {}
-        for dump in dumps.values():
-            self.sets.update(dump.sets)
-            self.peers.update(dump.peers)
-            self.peers[dump.rank] = (dump.host, dump.pid)
-        self.flights: dict[Key, dict[int, Op]] = {}  # what is in flight, by rank
-        for rank, dump in dumps.items():
-            for op in dump.pending():
-                self.flights.setdefault(op.key, {})[rank] = op
-
-    def members(self, process_set: int) -> list[int]:
-        """Ranks of a process set, as far as the dumps know."""
-        if process_set == 0:
-            return list(range(self.size))
-        known = {rank for key, ops in self.flights.items() if key[0] == process_set for rank in ops}
-        return self.sets.get(process_set) or sorted(known)
-
-    def silent(self, rank: int, key: Key) -> bool:
-        """Whether the rank has said nothing since the operation began."""
-        if rank not in self.dumps:
-            return True
-        mine = self.dumps[rank]
-        others = [
-            self.dumps[r].wall(op.ns.get("submitted", 0)) + (0 if self.dumps[r].boot == mine.boot else CLOCK_SKEW_NS)
-            for r, op in self.flights[key].items()
-            if r != rank
-        ]
-        return bool(others) and min(others) > mine.wall_ns
-
-    def lacking(self, key: Key) -> set[int]:
-        """Members that have not submitted the operation."""
-        ops = self.flights[key]
-        if any(op.agreed for op in ops.values()):
-            return set()
-        return set(self.members(key[0])) - set(ops)
-
-    def begun(self, key: Key) -> int:
-        """When the first rank submitted the operation."""
-        return min(self.dumps[rank].wall(op.ns.get("submitted", 0)) for rank, op in self.flights[key].items())
-
-    def oldest(self, keys: Iterable[Key]) -> Key:
-        """Return the operation that waits longest."""
-        return min(keys, key=lambda key: (self.begun(key), key))
-
-    def waited(self, key: Key) -> float:
-        """Seconds that somebody has waited for the operation."""
-        return max(self.dumps[rank].age(op) for rank, op in self.flights[key].items())
-
-    def who(self, rank: int) -> str:
-        """Name a rank with its host and process."""
-        if rank not in self.peers:
-            return f"rank {rank}"
-        host, pid = self.peers[rank]
-        return f"rank {rank} (host {host}, pid {pid})"
-
-    def last_words(self, rank: int) -> str:
-        """Say what the rank did last, from its dump."""
-        dump = self.dumps[rank]
-        if not dump.ops:
-            return f"{self.who(rank)} has submitted nothing at all"
-        op = dump.ops[-1]
-        ago = dump.seconds_before(op.ns.get(op.state, dump.monotonic_ns))
-        return f"{self.who(rank)}: last operation {op.label}, {op.state} {ago:.1f} s before its dump"
-
-
 def diagnose(dumps: dict[int, Dump], size: int | None = None, probe: Probe | None = None) -> Verdict:
     """Name the ranks at fault and the cause."""
     job = Job(dumps, size, probe)
     if not dumps:
         return Verdict("no_dumps", what="there are no dumps")
-    return _crashed(job) or _stalled(job) or _failed(job) or Verdict("nothing", what="no operation is stuck")
+    verdicts = (find(job) for find in (_crashed, _revoked, _stalled, _failed))
+    return next((verdict for verdict in verdicts if verdict), Verdict("nothing", what="no operation is stuck"))
 
 
 def _crashed(job: Job) -> Verdict | None:
@@ -152,8 +63,42 @@ def _crashed(job: Job) -> Verdict | None:
     return verdict
 
 
+def _revoked(job: Job) -> Verdict | None:
+    """Look whether survivors wrote down why they ended; all of them know the first cause."""
+    causes = {
+        "died": ("dead", "died", "look at its stderr; out of memory kills silently"),
+        "crashed": ("crashed", "crashed", "look at its stderr and core file"),
+        "was silent": ("silent", "did not respond: it was stopped, or stuck in the kernel", "look at its host"),
+        "left": ("ended", "left while others had operations pending", "look at its stderr for an error"),
+    }
+    votes: Counter[tuple[int, str]] = Counter()
+    for dump in job.dumps.values():
+        found = REVOKED.fullmatch(dump.reason)
+        if found and found[2] in causes:
+            votes[int(found[1]), found[2]] += 1
+    if not votes:
+        return None
+    rank, word = votes.most_common(1)[0][0]
+    ops = job.dumps[rank].ops if rank in job.dumps else []
+    # Who leaves after an operation failed does so because of that.
+    if word == "left" and ops and ops[-1].state == "failed" and (verdict := _disagreed(job)):
+        return verdict
+    cause, what, advice = causes[word]
+    details = [job.last_words(rank)] if rank in job.dumps else [f"{job.who(rank)}: no dump"]
+    verdict = Verdict(cause, [rank], what=what, details=details, advice=advice)
+    verdict.waiting = sorted(r for r, dump in job.dumps.items() if dump.pending() and r != rank)
+    pending = [op for dump in job.dumps.values() for op in dump.pending()]
+    if pending:
+        verdict.operation = pending[0].label
+    return verdict
+
+
 def _stalled(job: Job) -> Verdict | None:
-    job.flights = {key: ops for key, ops in job.flights.items() if job.waited(key) >= STALL_S}
+    # Ranks that dumped because of a short limit have not waited for longer than that.
+    longest = max(map(job.waited, job.flights), default=0.0)
+    told = any(dump.reason == "stall" for dump in job.dumps.values())
+    limit = min(STALL_S, longest / 2) if told else STALL_S
+    job.flights = {key: ops for key, ops in job.flights.items() if job.waited(key) >= limit}
     if not job.flights:
         return None
     waits: dict[int, set[int]] = {}
@@ -229,7 +174,8 @@ def _elsewhere(job: Job, rank: int, key: Key) -> Verdict:
     if dump.pending():
         what = f"is busy with {dump.pending()[0].label}"
         return Verdict("busy", what=what, details=details, advice="look at its processor load and stack")
-    if any(op.key == key for op in dump.ops):
+    counted = COUNTED in key[1] and bool(dump.ops) and COUNTED in dump.ops[-1].name
+    if counted or any(op.key == key for op in dump.ops):
         what = "has submitted this operation before, but not again: it is busy in its own code"
         return Verdict("busy", what=what, details=details, advice="look at its stack: py-spy dump --pid PID")
     advice = "look for a condition around the call that depends on the rank or the data"
@@ -244,7 +190,13 @@ def _different(job: Job, keys: list[Key]) -> Verdict:
         # Submission order, oldest first: the one it cannot get past.
         first = min(mine, key=lambda key: job.flights[key][rank].n)
         stands.setdefault(first, []).append(rank)
-    most = max(stands, key=lambda key: (len(stands[key]), -stands[key][0]))
+
+    # Of names that as many stand at, one that was used before is more likely to be right.
+    def weight(key: Key) -> tuple:
+        return len(stands[key]), job.past(key) is not None
+
+    most = max(stands, key=lambda key: (weight(key), -stands[key][0]))
+    undecided = [key for key in stands if key != most and weight(key) == weight(most)]
     others = {key: ranks for key, ranks in stands.items() if key != most}
     if not others:
         key = job.oldest(keys)
@@ -271,6 +223,9 @@ def _different(job: Job, keys: list[Key]) -> Verdict:
         verdict.advice = "look for a condition around the call that depends on the rank or the data"
     verdict.details = details
     verdict.waiting = stands[most]
+    if undecided:
+        verdict.ranks = sorted(ranks + stands[most])
+        verdict.what += f" ({UNDECIDED})"
     return _about(job, verdict, most)
 
 
@@ -282,16 +237,24 @@ def _mismatched(job: Job, ops: dict[int, Op]) -> Verdict | None:
             continue
         counts = Counter(values.values())
         lowest = values[min(values)]
-        usual = max(counts, key=lambda value: (counts[value], value == lowest))
+        past = job.past(next(iter(ops.values())).key)
+        before = past.wants()[aspect] if past else None
+
+        def weight(value: object, counts: Counter = counts, before: object = before) -> tuple:
+            return counts[value], value == before
+
+        usual = max(counts, key=lambda value: (weight(value), value == lowest))
+        undecided = [value for value in counts if value != usual and weight(value) == weight(usual)]
         odd = sorted(rank for rank, value in values.items() if value != usual)
 
         def show(value: object) -> str:
             return str(list(value)) if isinstance(value, tuple) else str(value)
 
         what = f"submitted {aspect} {show(values[odd[0]])}, the others {show(usual)}"
-        if counts[usual] * 2 == len(values):
-            what += " (as many as those: which is right, the dumps do not say)"
         cause = f"other_{aspect.split()[0]}"
+        if undecided:
+            shown = "; ".join(f"rank {rank}: {show(value)}" for rank, value in sorted(values.items())[:8])
+            return Verdict(cause, sorted(values), what=f"submitted different {aspect}s, {shown} ({UNDECIDED})")
         return Verdict(cause, odd, sorted(set(values) - set(odd)), what=what)
     return None
 
@@ -320,19 +283,32 @@ def _slow(job: Job, key: Key) -> Verdict:
     return Verdict("no_agreement", [sequencer], what=what, advice="look at its processor load and stack")
 
 
-def _failed(job: Job) -> Verdict | None:
-    """Nothing is in flight; the last failures tell."""
+def _failures(job: Job) -> dict[Key, dict[int, Op]]:
+    """Return the last failure of each name, by rank."""
     last: dict[Key, dict[int, Op]] = {}
     for rank, dump in job.dumps.items():
         for op in dump.ops:
             if op.state == "failed":
                 last.setdefault(op.key, {})[rank] = op
-    for ops in last.values():
+    return last
+
+
+def _disagreed(job: Job) -> Verdict | None:
+    """Look for an operation that failed because the ranks described it differently."""
+    for ops in _failures(job).values():
         disagreed = {rank: op for rank, op in ops.items() if op.code == FAILED_PRECONDITION}
         verdict = _mismatched(job, disagreed) if len(disagreed) > 1 else None
         if verdict:
             verdict.operation = disagreed[min(disagreed)].label
             return verdict
+    return None
+
+
+def _failed(job: Job) -> Verdict | None:
+    """Nothing is in flight; the last failures tell."""
+    if verdict := _disagreed(job):
+        return verdict
+    last = _failures(job)
     votes = Counter(op.at_fault for ops in last.values() for op in ops.values() if op.at_fault >= 0)
     if not votes:
         return None

@@ -225,17 +225,19 @@ std::vector<Sequencer::Waiting> Sequencer::Pending() const {
   std::vector<Waiting> pending;
   if (s.asked_for > 0) {  // spares the walk over the cache
     for (const Row* row : state_->table.Asked()) {
-      Waiting& waiting = pending.emplace_back(Waiting{row->name(), row->op(), row->Missing()});
+      Waiting& waiting = pending.emplace_back(Waiting{row->name(), row->signature(), row->Missing()});
       std::erase_if(waiting.missing, [&](int member) { return s.joined[member]; });
     }
   }
   if (s.joined_count > 0) {
-    Waiting& waiting = pending.emplace_back(Waiting{std::string(kJoinName), OpKind::kJoin, {}});
+    Waiting& waiting = pending.emplace_back(Waiting{std::string(kJoinName), nullptr, {}});
     for (size_t m = 0; m < s.joined.size(); ++m) {
       if (!s.joined[m]) waiting.missing.push_back(static_cast<int>(m));
     }
   }
   return pending;
 }
+
+bool Sequencer::idle() const { return state_->asked_for == 0 && state_->joined_count == 0; }
 
 }  // namespace hvd::controller

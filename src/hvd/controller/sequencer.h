@@ -43,10 +43,12 @@ class Sequencer {
   // Names that some members asked for and others have not, with the members missing. For the stall report.
   struct Waiting {
     std::string name;
-    OpKind op;
+    const Signature* signature;  // some member's, until the next call; nullptr for a join
     std::vector<int> missing;
   };
   std::vector<Waiting> Pending() const;
+  // Whether Pending has nothing; costs nothing.
+  bool idle() const;
 
  private:
   struct State;

@@ -14,9 +14,9 @@ std::vector<int> Row::Missing() const {
   return missing;
 }
 
-OpKind Row::op() const {
-  if (!requests_.empty()) return requests_.begin()->second.op;
-  return plan_ ? plan_->signature.op : OpKind::kAllreduce;
+const Signature* Row::signature() const {
+  if (!requests_.empty()) return &requests_.begin()->second;
+  return plan_ ? &plan_->signature : nullptr;
 }
 
 void Row::Set(int member, Mark mark, uint64_t now) {

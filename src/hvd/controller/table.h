@@ -35,7 +35,9 @@ class Row {
   uint64_t since() const { return since_; }
   std::vector<int> Missing() const;
   // Of the plan or of any request.
-  OpKind op() const;
+  OpKind op() const { return signature() == nullptr ? OpKind::kAllreduce : signature()->op; }
+  // Also of the plan or of any request; nullptr: nobody asked and there is no plan.
+  const Signature* signature() const;
 
   // A second mark of one member replaces its first.
   void MarkRequest(int member, Signature signature, uint64_t now);

@@ -35,6 +35,12 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
     SendControl(from, wire::Encode(wire::Pong{ping->number}));
   } else if (std::get_if<wire::Pong>(&*message) != nullptr) {
     liveness_.OnPong(from);
+  } else if (auto* stalled = std::get_if<wire::Stalled>(&*message)) {
+    stalls_.OnStalled(from, *stalled);
+  } else if (auto* inquiry = std::get_if<wire::Inquiry>(&*message)) {
+    stalls_.OnInquiry(from, *inquiry);
+  } else if (auto* account = std::get_if<wire::Account>(&*message)) {
+    stalls_.OnAccount(from, std::move(*account));
   } else if (auto* revoke = std::get_if<wire::Revoke>(&*message)) {
     Revoke({revoke->kind, revoke->rank, revoke->detail, static_cast<int32_t>(revoke->pid)}, revoke->text);
   }

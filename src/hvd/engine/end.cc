@@ -16,6 +16,26 @@ namespace hvd::engine {
 using transport::Cause;
 using transport::PeerState;
 
+namespace {
+
+// As horovod.flight knows them.
+std::string_view ShortCause(int32_t kind) {
+  switch (kind) {
+    case Cause::kSignal:
+      return "crashed";
+    case Cause::kSilent:
+      return "was silent";
+    case Cause::kLeft:
+      return "left";
+    case Cause::kStall:
+      return "stalled";
+    default:
+      return "died";
+  }
+}
+
+}  // namespace
+
 Error Engine::Health() const {
   if (shut_down_.load(std::memory_order_relaxed)) {
     return {Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called; call hvd.init() again"};
@@ -96,7 +116,6 @@ void Engine::Revoke(const Cause& cause, std::string reason) {
     reason_ = reason;
   }
   if (!phase_.compare_exchange_strong(working, Phase::kRevoking)) return;
-  recorder_.Dump(fmt::format("revoked: rank {} was lost", cause.rank));
   revoking_since_ = world_.loop->Now();
   if (world_.window != nullptr) {
     world_.window->Revoke(cause, reason);
@@ -109,6 +128,7 @@ void Engine::Revoke(const Cause& cause, std::string reason) {
       reason_.clear();
     }
   }
+  recorder_.Dump(fmt::format("revoked: rank {} {}", cause_.rank, ShortCause(cause_.kind)));
   const wire::Bytes message = wire::Encode(wire::Revoke{cause_.kind, cause_.rank, cause_.detail, cause_.pid, reason_});
   for (Rank rank = 0; rank < world_.layout.size; ++rank) {
     const bool remote =

@@ -24,7 +24,8 @@ Engine::Engine(World world, Options options)
       arena_(&transport::shm::Arena::Process()),
       registry_(++g_stamp),
       recorder_(world_, options_.config, options_.signals),
-      liveness_(this) {
+      liveness_(this),
+      stalls_(this) {
   crowded_ = world_.layout.local_size > topology::UsableCores();
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
   if (options_.config.spin_us >= 0)
@@ -95,7 +96,7 @@ Result<Handle> Engine::Submit(Submission submission) {
   } else {
     LeaveInInbox(op);
   }
-  if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
+  if (unfinished()) world_.loop->Wake();
   return handle;
 }
 
@@ -130,7 +131,7 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
   } else {
     for (Operation* op : ops) LeaveInInbox(op);
   }
-  if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
+  if (unfinished()) world_.loop->Wake();
   return handles;
 }
 

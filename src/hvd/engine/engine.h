@@ -26,6 +26,7 @@
 #include "hvd/engine/recorder.h"
 #include "hvd/engine/registry.h"
 #include "hvd/engine/set_table.h"
+#include "hvd/engine/stall_inspector.h"
 #include "hvd/engine/world.h"
 #include "hvd/wire/control.h"
 
@@ -138,6 +139,8 @@ class Engine final : public SetHost {
   // A message for a set that this rank is about to make.
   void KeepEarly(Rank from, std::span<const std::byte> bytes);
   void SleepUntil(Time until);
+  // Whether there is a reason to go on turning.
+  bool unfinished() const { return pending_.load(std::memory_order_relaxed) > 0 || stalls_.active(); }
   void TurnUntilOver(Operation* op, Time until);
   bool ExpireOperations(Time now);
 
@@ -165,6 +168,7 @@ class Engine final : public SetHost {
   // `blamed`: for whose sake it left; itself if nobody's. `reason`: what that one had to say.
   void MarkLeft(Rank rank, Rank blamed, const std::string& reason);
   friend class Liveness;
+  friend class StallInspector;
 
   World world_;
   const Options options_;
@@ -180,6 +184,7 @@ class Engine final : public SetHost {
   Recorder recorder_;
   Completer completer_;
   Liveness liveness_;
+  StallInspector stalls_;
 
   std::mutex inbox_mutex_;
   std::vector<Operation*> inbox_;
@@ -193,6 +198,7 @@ class Engine final : public SetHost {
   std::atomic<int> callers_waiting_{0};
   std::atomic<bool> thread_waiting_{false};
   std::atomic<int> op_waiters_{0};
+  const Operation* turned_for_ = nullptr;  // whose caller turns the engine. OnLoop
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::atomic<bool> thread_done_{false};

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/engine/liveness.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
-#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <string>
 
-#include "hvd/base/log.h"
 #include "hvd/engine/engine.h"
 
 namespace hvd::engine {
@@ -18,9 +17,7 @@ Time Liveness::Check(Time now) {
     if (set->busy()) set->CollectAwaited(&awaited);
   }
   const auto& config = engine_->options_.config;
-  if (!config.stall_check_disable) ReportStall(now, awaited);
-  Time again = next_report_ > now && !awaited.empty() ? next_report_ : Time::max();
-  if (config.heartbeat_timeout_s <= 0) return again;
+  if (config.heartbeat_timeout_s <= 0) return Time::max();
   const Duration limit = Seconds(config.heartbeat_timeout_s);
   // This rank itself was stopped or starved: nobody had a chance to answer in time.
   const bool on_time = now - last_check_ < limit;
@@ -57,7 +54,7 @@ Time Liveness::Check(Time now) {
       }
     }
   }
-  return awaited.empty() ? again : std::min(again, now + limit / 4);
+  return awaited.empty() ? Time::max() : now + limit / 4;
 }
 
 uint64_t Liveness::BeatOf(Rank rank) const {
@@ -86,35 +83,6 @@ bool Liveness::IsTraced(Rank rank) const {
     if (line.starts_with("TracerPid:")) return line.find_first_of("123456789") != std::string::npos;
   }
   return false;
-}
-
-void Liveness::ReportStall(Time now, const std::set<Rank>& awaited) {
-  const auto& config = engine_->options_.config;
-  const uint64_t operations = engine_->counters().operations.load(std::memory_order_relaxed);
-  if (awaited.empty() || operations != operations_seen_ || !waiting_) {
-    waiting_ = !awaited.empty();
-    operations_seen_ = operations;
-    waiting_since_ = now;
-    next_report_ = now + Seconds(config.stall_check_s);
-    return;
-  }
-  const Duration waited = now - waiting_since_;
-  if (config.stall_shutdown_s > 0 && waited >= Seconds(config.stall_shutdown_s)) {
-    engine_->Revoke({transport::Cause::kStall, *awaited.begin(), 0, engine_->world_.ranks[*awaited.begin()].pid}, {});
-    return;
-  }
-  if (now < next_report_) return;
-  next_report_ = now + Seconds(config.stall_check_s);
-  for (const auto& set : engine_->sets_) set->RecordMissing();
-  engine_->recorder_.Dump("stall");
-  std::string what;
-  for (const auto& set : engine_->sets_) {
-    if (what.empty()) what = set->DescribeInFlight();
-  }
-  log::Warning(
-      "{} has waited for {:.0f} s: missing ranks: {}. They have not submitted it; a rank that took another branch, "
-      "ended early or hangs in user code looks like this.",
-      what, std::chrono::duration<double>(waited).count(), fmt::join(awaited, ", "));
 }
 
 }  // namespace hvd::engine

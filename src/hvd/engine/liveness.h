@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Silence: a peer that an operation waits for must turn its loop when asked to. Counts only while something waits for
-// it, while this rank itself ran on time, and not while the peer is being traced by a debugger. Also reports operations
-// that wait long for some rank.
+// it, while this rank itself ran on time, and not while the peer is being traced by a debugger. stall_inspector.h looks
+// after peers that do turn their loop, and come to nothing.
 //
 // Thread safety: call with the progress token.
 
 #include <map>
-#include <set>
 
 #include "hvd/base/clock.h"
 #include "hvd/base/types.h"
@@ -33,17 +32,11 @@ class Liveness {
   uint64_t BeatOf(Rank rank) const;
   void Ask(Rank rank);
   bool IsTraced(Rank rank) const;
-  void ReportStall(Time now, const std::set<Rank>& awaited);
 
   Engine* engine_;
   std::map<Rank, Watch> watched_;
   std::map<Rank, uint64_t> pongs_;
   Time last_check_{};
-  Time next_check_{};
-  bool waiting_ = false;
-  Time waiting_since_{};
-  uint64_t operations_seen_ = 0;
-  Time next_report_{};
 };
 
 }  // namespace hvd::engine

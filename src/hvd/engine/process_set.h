@@ -107,6 +107,16 @@ class ProcessSet {
   bool Detach(Operation* op);
   // Members that the operation waits for, for error texts.
   std::vector<Rank> MissingFor(const Operation& op) const;
+  // Operations that are not over, and whom each waits for as far as this rank knows; on the sequencer also those that
+  // only others submitted.
+  struct Wait {
+    const Operation* op = nullptr;  // nullptr: not submitted here; then the next two tell
+    std::string name;
+    const controller::Signature* signature = nullptr;  // of some member; nullptr: a join. Until the next message
+    wire::Waiting::Stage stage = wire::Waiting::Stage::kAsked;
+    std::vector<Rank> missing;
+  };
+  std::vector<Wait> CollectWaits() const;
   // Writes into the flight recorder whom each operation waits for.
   void RecordMissing() const;
   // Adds the ranks that anything in flight waits for.

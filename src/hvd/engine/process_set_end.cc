@@ -37,20 +37,6 @@ std::vector<Rank> ProcessSet::MissingFor(const Operation& op) const {
   return ranks;
 }
 
-void ProcessSet::RecordMissing() const {
-  for (const Operation* op : announced_) {
-    if (op != nullptr) options_.recorder->Missing(*op, MissingFor(*op));
-  }
-  for (const auto& [name, op] : sent_) options_.recorder->Missing(*op, MissingFor(*op));
-  for (const Running& running : running_) {
-    std::vector<int> members;
-    running.machine->CollectAwaited(&members);
-    std::vector<Rank> ranks;
-    for (const int member : members) ranks.push_back(options_.ranks[member]);
-    for (const Operation* op : running.ops) options_.recorder->Missing(*op, ranks);
-  }
-}
-
 void ProcessSet::CollectAwaited(std::set<Rank>* ranks) const {
   std::vector<int> members;
   if (head_ != next_) options_.announce->CollectMissing(epoch_, head_, &members);

@@ -46,7 +46,7 @@ bool ProcessSet::FlushLog() {
   if (sequencer_ == nullptr || !log_dirty_) return false;
   log_dirty_ = false;
   std::vector<LogEntry> entries = sequencer_->TakeLog();
-  if (epoch_closed_ && left_.code == Code::kOk && sequencer_->Pending().empty()) {
+  if (epoch_closed_ && left_.code == Code::kOk && sequencer_->idle()) {
     LogEntry resume;
     resume.kind = LogEntry::Kind::kResume;
     resume.uid = epoch_;

@@ -32,6 +32,11 @@ class Recorder {
   void Over(const Operation& op, int set, const Error& error);
   void Cycle() { timeline_.Cycle(clock_.Now()); }
 
+  // The last operations, the newest first.
+  std::vector<trace::FlightGlimpse> Recent(size_t most) const { return flight_.Recent(most); }
+  // Nanoseconds since it was submitted; negative: not known any more.
+  int64_t AgeOf(const Operation& op) const { return flight_.AgeOf(op.flight); }
+
   void Missing(const Operation& op, const std::vector<Rank>& ranks) { flight_.SetMissing(op.flight, ranks); }
   // "stall", "shutdown", "revoked: ...".
   void Dump(std::string_view reason);

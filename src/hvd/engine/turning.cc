@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "hvd/base/log.h"
+#include "hvd/controller/describe.h"
 #include "hvd/engine/engine.h"
 
 #if defined(__x86_64__)
@@ -28,6 +28,8 @@ void Relax() {
 constexpr int kLookAround = 32;
 // With more ranks than cores, the core is given away this many times before the rank sleeps.
 constexpr int kYields = 40;
+// How often a time-out that could not be told yet looks again.
+constexpr Duration kAnswerLook = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -91,7 +93,7 @@ bool Engine::Wait(Operation* op, Time until) {
     }
     if (op->over.load(std::memory_order_acquire) || world_.loop->Now() >= until) break;
   }
-  if (pending_.load(std::memory_order_relaxed) > 0) world_.loop->Wake();
+  if (unfinished()) world_.loop->Wake();
   return op->over.load(std::memory_order_acquire);
 }
 
@@ -101,6 +103,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
   int yields = 0;
   ProcessSet* set = op->set;
   const bool completes = completer_.OnThisThread();
+  turned_for_ = op;
   while (!op->over.load(std::memory_order_acquire) && !stopping_.load(std::memory_order_relaxed)) {
     const bool working = phase_.load(std::memory_order_relaxed) == Phase::kWorking;
     bool moved = working && set->Step();
@@ -109,7 +112,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
     if (revoked || ++turns % kLookAround == 0) moved |= Progress();
     if (completes && completer_.has_allocs()) break;
     if (moved) {
-      if (until != Time::max() && world_.loop->Now() >= until) return;
+      if (until != Time::max() && world_.loop->Now() >= until) break;
       spins = yields = 0;
       continue;
     }
@@ -120,13 +123,14 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
       spins = kLookAround;
       sched_yield();
     } else {
-      if (world_.loop->Now() >= until) return;
+      if (world_.loop->Now() >= until) break;
       SleepUntil(until);
       spins = yields = 0;
     }
   }
+  turned_for_ = nullptr;
   // Asynchronous operations of other callers go on with the engine's thread.
-  if (pending_.load(std::memory_order_relaxed) > 0 && thread_.joinable()) world_.loop->Wake();
+  if (unfinished() && thread_.joinable()) world_.loop->Wake();
 }
 
 bool Engine::Poll() {
@@ -171,15 +175,24 @@ bool Engine::ExpireOperations(Time now) {
   for (Operation* op : timed_) {
     if (op->deadline <= now && !op->detached.load(std::memory_order_relaxed)) expired.push_back(op);
   }
+  bool any = false;
   for (Operation* op : expired) {
-    const std::vector<Rank> missing = op->set->MissingFor(*op);
+    std::vector<Rank> missing = op->set->MissingFor(*op);
+    if (missing.empty()) {
+      auto asked = stalls_.AskForMissing(*op, now);
+      if (!asked) continue;
+      missing = std::move(*asked);
+    }
     if (!op->set->Detach(op)) {
       op->deadline = now + Seconds(1);  // all ranks are there and data moves: it ends by itself or by liveness
       continue;
     }
+    any = true;
     std::erase(timed_, op);
     registry_.LeaveBuffers(op);
-    std::string who = missing.empty() ? std::string("some rank has") : fmt::format("rank {} has", missing[0]);
+    const std::string who = missing.empty() ? std::string("some rank has")
+                                            : fmt::format("{} {}", controller::DescribeRanks(missing),
+                                                          missing.size() == 1 ? "has" : "have");
     op->error = {
         Code::kDeadlineExceeded,
         fmt::format("{} '{}' timed out: {} not submitted it. If it does later, it gets this rank's data; this rank "
@@ -201,15 +214,16 @@ bool Engine::ExpireOperations(Time now) {
     wait_changed_.notify_all();
     registry_.Drop(op);
   }
-  return !expired.empty();
+  return any;
 }
 
 void Engine::SleepUntil(Time until) {
   if (world_.window != nullptr) world_.window->BeginSleep();
   if (!Progress()) {
     const Time now = world_.loop->Now();
-    Time wake = std::min(until, liveness_.Check(now));
-    for (const Operation* op : timed_) wake = std::min(wake, op->deadline);
+    Time wake = std::min({until, liveness_.Check(now), stalls_.Check(now)});
+    // One whose time has come waits for an answer, which wakes this rank; see ExpireOperations.
+    for (const Operation* op : timed_) wake = std::min(wake, op->deadline > now ? op->deadline : now + kAnswerLook);
     if (phase_.load(std::memory_order_relaxed) == Phase::kRevoking)
       wake = std::min(wake, now + std::chrono::milliseconds(1));
     LiveCounters::Add(counters_.sleeps, 1);
@@ -235,7 +249,7 @@ void Engine::ThreadMain() {
     int spins = 0;
     while (!stopping_.load(std::memory_order_relaxed) && callers_waiting_.load(std::memory_order_relaxed) == 0) {
       const bool moved = Progress();
-      const bool working = pending_.load(std::memory_order_relaxed) > 0 || phase_ == Phase::kRevoking;
+      const bool working = unfinished() || phase_ == Phase::kRevoking;
       if (!working && !moved) break;
       if (moved) {
         spins = 0;
@@ -251,7 +265,7 @@ void Engine::ThreadMain() {
     const bool more = Progress() || inbox_full_.load(std::memory_order_acquire);
     GiveToken();
     if (more || callers_waiting_.load(std::memory_order_relaxed) > 0) continue;
-    if (pending_.load(std::memory_order_relaxed) > 0 || phase_ == Phase::kRevoking) continue;
+    if (unfinished() || phase_ == Phase::kRevoking) continue;
     pollfd idle{world_.loop->poll_fd(), POLLIN, 0};
     if (!stopping_.load(std::memory_order_acquire)) ::poll(&idle, 1, -1);
   }

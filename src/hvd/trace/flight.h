@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hvd/base/result.h"
 #include "hvd/base/types.h"
@@ -45,6 +46,16 @@ struct FlightOp {
   std::span<const int64_t> shape;  // the first 8 dimensions are kept
 };
 
+// An operation as other ranks are told of it.
+struct FlightGlimpse {
+  int set = 0;
+  std::string name;  // as cut by the recorder
+  OpKind op = OpKind::kAllreduce;
+  FlightState state = FlightState::kSubmitted;
+  int64_t submitted_ns_ago = 0;
+  int64_t ended_ns_ago = -1;  // negative: not over
+};
+
 struct FlightOptions {
   Rank rank = 0;
   int size = 1;
@@ -59,6 +70,8 @@ class FlightRecorder {
   // Names an operation; operations that are too old to be in the ring may still be named.
   using Id = uint64_t;
   static constexpr Id kNone = ~uint64_t{0};
+  // Longer names are cut.
+  static constexpr size_t kNameBytes = 64;
 
   explicit FlightRecorder(FlightOptions options);
   FlightRecorder(const FlightRecorder&) = delete;
@@ -90,11 +103,15 @@ class FlightRecorder {
   // For signal handlers: calls nothing but mkdir, open, write, close, rename and clock_gettime.
   bool DumpFromSignal(std::string_view reason) noexcept;
 
+  // The last operations, the newest first; at most that many.
+  std::vector<FlightGlimpse> Recent(size_t most) const;
+  // Nanoseconds since it was submitted; negative: it is no longer in the ring.
+  int64_t AgeOf(Id id) const;
+
   const std::string& path() const { return path_; }
 
  private:
   static constexpr int kTimes = 5;  // kDone and kFailed share one
-  static constexpr size_t kNameBytes = 64;
   static constexpr size_t kDims = 8;
   static constexpr size_t kMissing = 7;
 

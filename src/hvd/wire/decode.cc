@@ -39,6 +39,12 @@ class Decoder {
         return ControlMessage(Pong{control.body_as_Pong()->number()});
       case fbs::Body::Revoke:
         return RevokeBody(*control.body_as_Revoke());
+      case fbs::Body::Stalled:
+        return StalledBody(*control.body_as_Stalled());
+      case fbs::Body::Inquiry:
+        return ControlMessage(Inquiry{control.body_as_Inquiry()->number(), control.body_as_Inquiry()->dump()});
+      case fbs::Body::Account:
+        return AccountBody(*control.body_as_Account());
       case fbs::Body::NONE:
         break;
     }
@@ -186,6 +192,55 @@ class Decoder {
     Revoke out{in.kind(), in.rank(), in.detail(), in.pid(), {}};
     if (out.kind < 0 || out.kind > Revoke::kMaxKind) return Bad("unknown kind of revocation");
     HVD_ASSIGN_OR_RETURN(out.text, Text(in.text(), kMaxTextBytes));
+    return ControlMessage(std::move(out));
+  }
+
+  static Result<ControlMessage> StalledBody(const fbs::Stalled& in) {
+    if (in.waited_ms() < 0) return Bad("a time is negative");
+    return ControlMessage(Stalled{in.waited_ms()});
+  }
+
+  Status ReadWaiting(const fbs::Waiting& in, Waiting& out) {
+    out.set = in.set();
+    out.stage = static_cast<Waiting::Stage>(in.stage());
+    out.waited_ms = in.waited_ms();
+    out.missing_count = in.missing_count();
+    out.before = in.before();
+    if (out.stage < Waiting::Stage::kAsked || out.stage > Waiting::Stage::kOthers) return Bad("unknown stage");
+    if (out.waited_ms < 0) return Bad("a time is negative");
+    HVD_ASSIGN_OR_RETURN(out.request.name, Text(in.name(), Account::kMaxShownName));
+    HVD_ASSIGN_OR_RETURN(out.request.signature, ReadSignature(in.signature()));
+    HVD_ASSIGN_OR_RETURN(out.missing, Numbers(in.missing(), Account::kMaxMissing));
+    if (out.missing_count < 0 || out.missing.size() > static_cast<size_t>(out.missing_count)) {
+      return Bad("more ranks than counted");
+    }
+    return {};
+  }
+
+  Result<Last> ReadLast(const fbs::Last* in) {
+    Last out;
+    if (in == nullptr) return out;
+    out.set = in->set();
+    out.op = static_cast<OpKind>(in->op());
+    out.ago_ms = in->ago_ms();
+    if (out.op < OpKind::kAllreduce || out.op > OpKind::kRemoveProcessSet) return Bad("unknown operation");
+    HVD_ASSIGN_OR_RETURN(out.name, Text(in->name(), Account::kMaxShownName));
+    return out;
+  }
+
+  Result<ControlMessage> AccountBody(const fbs::Account& in) {
+    Account out;
+    out.number = in.number();
+    out.calling = in.calling();
+    out.more = in.more();
+    HVD_ASSIGN_OR_RETURN(out.submitted, ReadLast(in.submitted()));
+    HVD_ASSIGN_OR_RETURN(out.finished, ReadLast(in.finished()));
+    if (in.waiting() != nullptr) {
+      if (in.waiting()->size() > Account::kMaxWaiting) return Bad("too many operations");
+      for (const fbs::Waiting* waiting : *in.waiting()) {
+        HVD_RETURN_IF_ERROR(ReadWaiting(*waiting, out.waiting.emplace_back()));
+      }
+    }
     return ControlMessage(std::move(out));
   }
 

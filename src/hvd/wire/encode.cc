@@ -70,6 +70,19 @@ Offset<fbs::LogEntry> Put(FlatBufferBuilder& builder, const LogEntry& entry) {
   return fbs::CreateLogEntry(builder, kind, 0, 0, 0, name, error);
 }
 
+Offset<fbs::Waiting> Put(FlatBufferBuilder& builder, const Waiting& waiting) {
+  const auto name = String(builder, waiting.request.name);
+  const auto signature = Put(builder, waiting.request.signature);
+  const auto missing = builder.CreateVector(waiting.missing);
+  return fbs::CreateWaiting(builder, waiting.set, name, signature, static_cast<int>(waiting.stage), waiting.waited_ms,
+                            missing, waiting.missing_count, waiting.before);
+}
+
+Offset<fbs::Last> Put(FlatBufferBuilder& builder, const Last& last) {
+  const auto name = String(builder, last.name);
+  return fbs::CreateLast(builder, last.set, name, static_cast<int>(last.op), last.ago_ms);
+}
+
 // One overload per kind of message.
 class Encoder {
  public:
@@ -90,6 +103,22 @@ class Encoder {
   Encoded operator()(const Revoke& m) {
     const auto text = String(builder_, Cut(m.text, kMaxTextBytes));
     return {fbs::Body::Revoke, fbs::CreateRevoke(builder_, m.kind, m.rank, m.detail, m.pid, text).Union()};
+  }
+  Encoded operator()(const Stalled& m) {
+    return {fbs::Body::Stalled, fbs::CreateStalled(builder_, m.waited_ms).Union()};
+  }
+  Encoded operator()(const Inquiry& m) {
+    return {fbs::Body::Inquiry, fbs::CreateInquiry(builder_, m.number, m.dump).Union()};
+  }
+  Encoded operator()(const Account& m) {
+    std::vector<Offset<fbs::Waiting>> waiting;
+    waiting.reserve(m.waiting.size());
+    for (const Waiting& one : m.waiting) waiting.push_back(Put(builder_, one));
+    const auto submitted = Put(builder_, m.submitted);
+    const auto finished = Put(builder_, m.finished);
+    const auto vector = builder_.CreateVector(waiting);
+    return {fbs::Body::Account,
+            fbs::CreateAccount(builder_, m.number, m.calling, submitted, finished, vector, m.more).Union()};
   }
   Encoded operator()(const ReadyMessage&) { return {}; }  // has its own frame
 

@@ -132,6 +132,60 @@ struct Revoke {
   std::string text;
 };
 
-using ControlMessage = std::variant<RequestMessage, ReadyMessage, LogMessage, Goodbye, Ping, Pong, Revoke>;
+// To the rank that reports stalls: the sender has waited too long for others.
+struct Stalled {
+  int64_t waited_ms = 0;
+};
+
+// "What are you doing?" Answered by an Account with the same number. `dump`: also write the flight recorder's file.
+struct Inquiry {
+  uint64_t number = 0;
+  bool dump = false;
+};
+
+// An operation that is not over.
+struct Waiting {
+  enum class Stage : int32_t {
+    kAsked = 0,    // submitted, not agreed on
+    kAgreed = 1,   // waits for its turn or for memory
+    kRunning = 2,  // data moves
+    kOthers = 3,   // not submitted by the sender, which is the sequencer and knows that others did
+  };
+  int32_t set = 0;  // id
+  Request request;  // of a very long name both ends, without `numbers`
+  Stage stage = Stage::kAsked;
+  int64_t waited_ms = 0;
+  std::vector<int64_t> missing;  // ranks that it waits for, as far as the sender knows; the first kMaxMissing
+  int32_t missing_count = 0;
+  bool before = false;  // done earlier under this name
+
+  bool operator==(const Waiting&) const = default;
+};
+
+// What a rank did last; ago_ms < 0: nothing yet.
+struct Last {
+  int32_t set = 0;
+  std::string name;
+  OpKind op = OpKind::kAllreduce;
+  int64_t ago_ms = -1;
+
+  bool operator==(const Last&) const = default;
+};
+
+// What a rank is doing.
+struct Account {
+  static constexpr size_t kMaxWaiting = 200;
+  static constexpr size_t kMaxMissing = 64;
+  static constexpr size_t kMaxShownName = 1024;
+  uint64_t number = 0;
+  bool calling = false;  // some thread waits inside a call
+  Last submitted;
+  Last finished;
+  std::vector<Waiting> waiting;  // the longest first
+  int32_t more = 0;              // that are not in `waiting`
+};
+
+using ControlMessage =
+    std::variant<RequestMessage, ReadyMessage, LogMessage, Goodbye, Ping, Pong, Revoke, Stalled, Inquiry, Account>;
 
 }  // namespace hvd::wire

@@ -225,7 +225,7 @@ TEST(Sequencer, PendingNamesTheMissing) {
   const auto pending = sequencer.Pending();
   ASSERT_EQ(pending.size(), 2u);
   EXPECT_EQ(pending[0].name, "z");
-  EXPECT_EQ(pending[0].op, OpKind::kBarrier);
+  EXPECT_EQ(pending[0].signature->op, OpKind::kBarrier);
   EXPECT_THAT(pending[0].missing, ElementsAre(0, 1));
   EXPECT_THAT(pending[1].missing, ElementsAre(2));
 }

@@ -61,8 +61,23 @@ LogEntry AnyEntry() {
   return entry;
 }
 
+Last AnyLast() {
+  return {*rc::gen::arbitrary<int32_t>(), AnyText(), static_cast<OpKind>(*rc::gen::inRange(0, 9)),
+          *rc::gen::inRange<int64_t>(-1, 1 << 30)};
+}
+
+Waiting AnyWaiting() {
+  Waiting waiting{*rc::gen::arbitrary<int32_t>(), {AnyText(), AnySignature()}, {}, {}, {}, {}, {}};
+  waiting.stage = static_cast<Waiting::Stage>(*rc::gen::inRange(0, 4));
+  waiting.waited_ms = *rc::gen::inRange<int64_t>(0, 1 << 30);
+  for (int i = *rc::gen::inRange(0, 5); i > 0; --i) waiting.missing.push_back(*rc::gen::inRange(0, 100));
+  waiting.missing_count = static_cast<int32_t>(waiting.missing.size()) + *rc::gen::inRange(0, 5);
+  waiting.before = *rc::gen::arbitrary<bool>();
+  return waiting;
+}
+
 ControlMessage AnyMessage() {
-  switch (*rc::gen::inRange(0, 7)) {
+  switch (*rc::gen::inRange(0, 10)) {
     case 0:
       return RequestMessage{*rc::gen::arbitrary<int32_t>(), {AnyText(), AnySignature()}};
     case 1:
@@ -79,6 +94,16 @@ ControlMessage AnyMessage() {
       return Ping{*rc::gen::arbitrary<uint64_t>()};
     case 5:
       return Pong{*rc::gen::arbitrary<uint64_t>()};
+    case 6:
+      return Stalled{*rc::gen::inRange<int64_t>(0, 1 << 30)};
+    case 7:
+      return Inquiry{*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<bool>()};
+    case 8: {
+      Account account{*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<bool>(), AnyLast(), AnyLast(), {}, 0};
+      for (int i = *rc::gen::inRange(0, 4); i > 0; --i) account.waiting.push_back(AnyWaiting());
+      account.more = *rc::gen::inRange(0, 9);
+      return account;
+    }
     default:
       return Revoke{*rc::gen::inRange(0, 256), *rc::gen::inRange(-1, 100), *rc::gen::arbitrary<int32_t>(),
                     *rc::gen::arbitrary<int64_t>(), AnyText()};
@@ -115,6 +140,16 @@ struct EqualTo {
   bool operator()(const Revoke& a) const {
     const auto& b = std::get<Revoke>(other);
     return a.kind == b.kind && a.rank == b.rank && a.detail == b.detail && a.pid == b.pid && a.text == b.text;
+  }
+  bool operator()(const Stalled& a) const { return a.waited_ms == std::get<Stalled>(other).waited_ms; }
+  bool operator()(const Inquiry& a) const {
+    const auto& b = std::get<Inquiry>(other);
+    return a.number == b.number && a.dump == b.dump;
+  }
+  bool operator()(const Account& a) const {
+    const auto& b = std::get<Account>(other);
+    return a.number == b.number && a.calling == b.calling && a.submitted == b.submitted && a.finished == b.finished &&
+           a.waiting == b.waiting && a.more == b.more;
   }
 };
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this rank says about itself when it is asked, and what it can see of others without asking; see
+// stall_inspector.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "hvd/engine/engine.h"
+#include "hvd/engine/stall_inspector.h"
+#include "hvd/topology/proc.h"
+#include "hvd/trace/text.h"
+
+namespace hvd::engine {
+namespace {
+
+using Stage = wire::Waiting::Stage;
+
+// What a time-out is put off for, to say whom it waited for.
+constexpr Duration kAnswerTime = std::chrono::milliseconds(500);
+
+std::string Shown(std::string_view name, size_t most = wire::Account::kMaxShownName) {
+  std::string shown(most, '\0');
+  shown.resize(trace::CutName(name, shown.data(), shown.size()));
+  return shown;
+}
+
+int64_t Milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+// The state as /proc has it; '-': there is no such process.
+char StateOf(int pid) {
+  const std::string text = topology::ReadSmallFile(fmt::format("/proc/{}/stat", pid)).value_or("");
+  const size_t name_end = text.rfind(')');  // the name may hold anything
+  return name_end == std::string::npos || name_end + 2 >= text.size() ? '-' : text[name_end + 2];
+}
+
+}  // namespace
+
+Duration StallInspector::AgeOf(const ProcessSet::Wait& wait, Time now) const {
+  // Nobody waits for one that timed out or stands in for a rank that has joined.
+  if (wait.op == nullptr || wait.op->detached.load(std::memory_order_relaxed)) return {};
+  const Duration since_progress = now - progress_;
+  const int64_t age = engine_->recorder_.AgeOf(*wait.op);
+  if (age < 0) return since_progress;
+  // Others may work while this rank joins, and a large operation waits for larger ones: not while something moves.
+  const bool patient = wait.stage != Stage::kAsked || wait.op->work.op == OpKind::kJoin;
+  return patient ? std::min(Duration(age), since_progress) : Duration(age);
+}
+
+Duration StallInspector::LongestWait(Time now) const {
+  Duration longest{};
+  for (const ProcessSet* set : engine_->sets_) {
+    if (!set->busy()) continue;
+    for (const ProcessSet::Wait& wait : set->CollectWaits()) longest = std::max(longest, AgeOf(wait, now));
+  }
+  return longest;
+}
+
+wire::Account StallInspector::Describe(uint64_t number) const {
+  const Time now = engine_->world_.loop->Now();
+  wire::Account account;
+  account.number = number;
+  account.calling = engine_->turned_for_ != nullptr || engine_->op_waiters_.load(std::memory_order_relaxed) > 0;
+  std::set<std::pair<int, std::string>> done;
+  for (const trace::FlightGlimpse& glimpse : engine_->recorder_.Recent(SIZE_MAX)) {
+    const auto last = [&](int64_t ago) { return wire::Last{glimpse.set, glimpse.name, glimpse.op, ago / 1000000}; };
+    if (account.submitted.ago_ms < 0) account.submitted = last(glimpse.submitted_ns_ago);
+    if (glimpse.ended_ns_ago < 0) continue;
+    const wire::Last ended = last(glimpse.ended_ns_ago);
+    if (account.finished.ago_ms < 0 || ended.ago_ms < account.finished.ago_ms) account.finished = ended;
+    if (glimpse.state == trace::FlightState::kDone) done.emplace(glimpse.set, glimpse.name);
+  }
+  for (const ProcessSet* set : engine_->sets_) {
+    if (!set->included()) continue;
+    for (ProcessSet::Wait& wait : set->CollectWaits()) {
+      wire::Waiting& waiting = account.waiting.emplace_back();
+      waiting.set = set->id();
+      waiting.request.name = Shown(wait.op != nullptr ? wait.op->request.name : wait.name);
+      if (wait.op != nullptr) {
+        waiting.request.signature = wait.op->request.signature;
+      } else if (wait.signature != nullptr) {
+        waiting.request.signature = *wait.signature;
+      } else {
+        waiting.request.signature.op = OpKind::kJoin;
+      }
+      waiting.request.signature.numbers.clear();
+      waiting.stage = wait.stage;
+      waiting.waited_ms = Milliseconds(AgeOf(wait, now));
+      waiting.missing_count = static_cast<int32_t>(wait.missing.size());
+      wait.missing.resize(std::min(wait.missing.size(), wire::Account::kMaxMissing));
+      waiting.missing.assign(wait.missing.begin(), wait.missing.end());
+    }
+  }
+  std::ranges::stable_sort(account.waiting, std::greater<>(), &wire::Waiting::waited_ms);
+  if (account.waiting.size() > wire::Account::kMaxWaiting) {
+    account.more = static_cast<int32_t>(account.waiting.size() - wire::Account::kMaxWaiting);
+    account.waiting.resize(wire::Account::kMaxWaiting);
+  }
+  for (wire::Waiting& waiting : account.waiting) {
+    waiting.before = done.contains({waiting.set, Shown(waiting.request.name, trace::FlightRecorder::kNameBytes)});
+  }
+  return account;
+}
+
+std::optional<std::vector<Rank>> StallInspector::AskForMissing(const Operation& op, Time now) {
+  const Rank sequencer = op.set->ranks()[0];
+  if (op.state != Operation::State::kSent || sequencer == engine_->world_.layout.rank) return std::vector<Rank>();
+  Answer& answer = answers_[sequencer];
+  if (answer.asked == Time{} || now - answer.asked > 2 * kAnswerTime) {
+    answer = {now, false, {}};
+    engine_->SendControl(sequencer, wire::Encode(wire::Inquiry{kForTimeout, false}));
+  }
+  if (!answer.heard && now - answer.asked < kAnswerTime) return std::nullopt;
+  for (const wire::Waiting& waiting : answer.account.waiting) {
+    if (waiting.set == op.set->id() && waiting.request.name == Shown(op.request.name)) {
+      return std::vector<Rank>(waiting.missing.begin(), waiting.missing.end());
+    }
+  }
+  return std::vector<Rank>();
+}
+
+char StallInspector::ProcessState(Rank rank) const {
+  const World& world = engine_->world_;
+  if (world.layout.host_of[rank] != world.layout.host_of[world.layout.rank]) return 0;
+  return StateOf(world.ranks[rank].pid);
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Who waits for whom, from what every rank said about itself; stall_report.h puts it into words and has the terms.
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hvd/engine/stall_report.h"
+
+namespace hvd::engine {
+
+// One operation, as all ranks see it.
+struct Stall {
+  const wire::Waiting* sample = nullptr;  // by a rank that submitted it
+  std::vector<Rank> waiting;              // who submitted it
+  std::set<Rank> missing;
+  int64_t waited_ms = 0;
+  bool agreed = false;  // all submitted it; who is missing does not move its data
+  bool before = false;  // done earlier under this name
+
+  bool IsMissing(Rank rank) const { return missing.contains(rank); }
+  bool Waits(Rank rank) const;
+};
+
+class StallAnalysis {
+ public:
+  StallAnalysis(const std::vector<Witness>& witnesses, const MembersOf& members, double limit_s);
+
+  // Those that waited long enough, the longest first.
+  const std::vector<const Stall*>& stalls() const { return stalls_; }
+  const std::vector<Rank>& at_fault() const { return at_fault_; }
+  // Whether everybody waits for somebody, and so many wait for this as for that that nobody is more right.
+  bool undecided() const { return undecided_; }
+
+  // The longest stall that the rank is missing in; among equals the first. nullptr: none.
+  const Stall* MissedBy(Rank rank) const;
+  // What the rank itself waits for, the longest first.
+  std::vector<const Stall*> WaitedForBy(Rank rank) const;
+
+ private:
+  using Key = std::pair<int, std::string>;
+
+  void Collect(const Witness& witness);
+  void FindMissing(const Key& key, Stall* stall, const MembersOf& members);
+  void FindFault();
+  void FindOdd();
+  std::vector<const Stall*> LongestFirst(const std::function<bool(const Stall&)>& fits) const;
+
+  std::map<Key, Stall> all_;
+  std::map<Key, std::set<Rank>> told_;  // who is missing, as far as ranks know
+  std::vector<const Stall*> stalls_;
+  std::vector<Rank> at_fault_;
+  bool undecided_ = false;
+};
+
+}  // namespace hvd::engine

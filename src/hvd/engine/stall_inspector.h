@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Finds out why operations wait, and reports it once for all ranks.
+//
+// A rank that has waited for longer than HOROVOD_STALL_CHECK_TIME_SECONDS tells the lowest rank ("stalled"). That one
+// asks every rank what it is doing ("inquiry"), collects the answers ("accounts") for a short while, and logs one
+// block of text (stall_report.h). Engines answer whatever their program does, so silence means something, too. If the
+// lowest rank does not react by an inquiry, the next one is told, and so on up to the waiting rank itself. Every rank
+// that is asked writes the flight recorder's file: the one at fault, too.
+//
+// Thread safety: call with the progress token, but for active().
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hvd/base/clock.h"
+#include "hvd/base/types.h"
+#include "hvd/engine/process_set.h"
+#include "hvd/engine/stall_report.h"
+#include "hvd/wire/messages.h"
+
+namespace hvd::engine {
+
+class Engine;
+
+class StallInspector {
+ public:
+  explicit StallInspector(Engine* engine);
+
+  // Looks after operations in flight, and after a report under way. Returns when to look again.
+  Time Check(Time now);
+  // Whether a report is under way: somebody must turn the engine for it. From any thread.
+  bool active() const { return active_.load(std::memory_order_relaxed); }
+
+  void OnStalled(Rank from, const wire::Stalled& message);
+  void OnInquiry(Rank from, const wire::Inquiry& inquiry);
+  void OnAccount(Rank from, wire::Account account);
+
+  // Whom an operation waits for that was sent to the sequencer on another rank. nullopt: that one was asked, and its
+  // answer may still come; bounded.
+  std::optional<std::vector<Rank>> AskForMissing(const Operation& op, Time now);
+
+ private:
+  // The number of an inquiry that a time-out makes; rounds count from 1.
+  static constexpr uint64_t kForTimeout = 0;
+  struct Round {
+    uint64_t number = 0;
+    Time until{};
+    Time look{};  // at silent processes of this host
+    std::map<Rank, wire::Account> accounts;
+  };
+  // Of the sequencers that were asked for the sake of a time-out.
+  struct Answer {
+    Time asked{};
+    bool heard = false;
+    wire::Account account;
+  };
+
+  Time Watch(Time now);
+  Duration AgeOf(const ProcessSet::Wait& wait, Time now) const;
+  // Of the operation that waits longest.
+  Duration LongestWait(Time now) const;
+  // Tells `rank` or, where that one is stopped or gone or left, the next.
+  void Tell(Rank rank, Time now);
+  void Begin(Time now);
+  // Whether all have answered that can.
+  bool Complete() const;
+  void End(Time now);
+  void Print(const StallReport& report, Time now);
+  void Stop(const StallReport& report);
+  wire::Account Describe(uint64_t number) const;
+  void DumpFlight() const;
+  // As Witness::process_state.
+  char ProcessState(Rank rank) const;
+
+  Engine* engine_;
+  const bool off_;
+  const Duration limit_;
+  Duration stop_after_{};  // zero: never
+
+  // This rank's own wait.
+  uint64_t operations_seen_ = 0;
+  Time progress_{};  // when an operation was last seen to end
+  Time next_look_ = Time::max();
+  Time told_at_{};
+  Rank told_ = -1;  // who is expected to ask
+
+  // Reports of this rank.
+  std::atomic<bool> active_{false};
+  std::optional<Round> round_;
+  uint64_t rounds_ = 0;
+  Time ended_{};              // the last round
+  Time again_ = Time::max();  // somebody stalled so shortly after it that its answer was not yet due
+  Time printed_{};
+  std::string printed_key_;
+
+  std::map<Rank, Answer> answers_;
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/engine/stall_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <iterator>
+
+#include "hvd/controller/describe.h"
+#include "hvd/engine/stall_analysis.h"
+#include "hvd/trace/text.h"
+
+namespace hvd::engine {
+namespace {
+
+using Stage = wire::Waiting::Stage;
+using wire::Signature;
+
+constexpr size_t kNamesShown = 6;
+constexpr size_t kRanksShown = 6;
+constexpr size_t kGroupsShown = 3;
+constexpr size_t kCompared = 16;
+
+std::string Quoted(std::string_view name) {
+  std::array<char, 80> cut;
+  return fmt::format("'{}'", trace::Escaped({cut.data(), trace::CutName(name, cut.data(), cut.size())}));
+}
+
+std::string Lower(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+std::string OnSet(int set) { return set == 0 ? std::string() : fmt::format(" on process set {}", set); }
+
+bool HasData(OpKind op) { return op <= OpKind::kReducescatter && op != OpKind::kBarrier; }
+bool Reduces(OpKind op) { return op == OpKind::kAllreduce || op == OpKind::kReducescatter; }
+
+// "allreduce 'grad/2' on process set 1".
+std::string Title(const wire::Waiting& waiting) {
+  return fmt::format("{} {}{}", Lower(NameOf(waiting.request.signature.op)), Quoted(waiting.request.name),
+                     OnSet(waiting.set));
+}
+
+// With "(float32 [4], sum)".
+std::string InFull(const wire::Waiting& waiting) {
+  const Signature& signature = waiting.request.signature;
+  std::string text = Title(waiting);
+  if (!HasData(signature.op)) return text;
+  fmt::format_to(std::back_inserter(text), " ({} {}", NameOf(signature.dtype), ToString(signature.shape));
+  if (Reduces(signature.op)) fmt::format_to(std::back_inserter(text), ", {}", NameOf(signature.reduce_op));
+  if (signature.op == OpKind::kBroadcast) fmt::format_to(std::back_inserter(text), ", root {}", signature.root);
+  return text + ")";
+}
+
+std::string Age(int64_t milliseconds) {
+  const double seconds = static_cast<double>(milliseconds) / 1000;
+  return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
+}
+
+std::string Title(const wire::Last& last) {
+  return fmt::format("{} {}{}", Lower(NameOf(last.op)), Quoted(last.name), OnSet(last.set));
+}
+
+std::string Ranks(const std::set<Rank>& ranks) {
+  return controller::DescribeRanks(std::vector<Rank>(ranks.begin(), ranks.end()));
+}
+
+// The name without the operation's, which bindings put before it: "allreduce.x".
+std::string_view UsersName(const wire::Waiting& waiting) {
+  const std::string_view name = waiting.request.name;
+  const std::string kind = Lower(NameOf(waiting.request.signature.op)) + ".";
+  return name.starts_with(kind) ? name.substr(kind.size()) : name;
+}
+
+// In which respects two operations differ.
+std::vector<std::string_view> Differences(const wire::Waiting& a, const wire::Waiting& b) {
+  const Signature& x = a.request.signature;
+  const Signature& y = b.request.signature;
+  std::vector<std::string_view> differences;
+  if (a.set != b.set) differences.push_back("process set");
+  if (UsersName(a) != UsersName(b)) differences.push_back("name");
+  if (x.op != y.op) differences.push_back("operation");
+  if (!HasData(x.op) || !HasData(y.op)) return differences;
+  if (x.dtype != y.dtype) differences.push_back("type");
+  if (x.shape != y.shape) differences.push_back("shape");
+  if (Reduces(x.op) && Reduces(y.op) && x.reduce_op != y.reduce_op) differences.push_back("reduction");
+  if (x.op == OpKind::kBroadcast && y.op == x.op && x.root != y.root) differences.push_back("root");
+  return differences;
+}
+
+// Names that the library makes by counting come once each.
+bool IsCounted(std::string_view name) { return name.find(".noname.") != std::string_view::npos; }
+
+class Words {
+ public:
+  Words(const std::vector<Witness>& witnesses, const StallAnalysis& analysis)
+      : witnesses_(witnesses), analysis_(analysis) {}
+
+  StallReport Write() {
+    const Stall& longest = *analysis_.stalls()[0];
+    StallReport report;
+    report.at_fault = analysis_.at_fault();
+    report.waited_s = static_cast<double>(longest.waited_ms) / 1000;
+    report.text = fmt::format(
+        "Stalled for {}: {}{} waits for {}.", Age(longest.waited_ms), Title(*longest.sample),
+        analysis_.stalls().size() > 1 ? fmt::format(" (and {} more)", analysis_.stalls().size() - 1) : std::string(),
+        Ranks(longest.missing));
+    WriteGroups(&report.text);
+    std::string advice;
+    for (size_t i = 0; i < report.at_fault.size() && i < kRanksShown; ++i) {
+      const Finding finding = Explain(report.at_fault[i]);
+      const Witness& witness = WitnessOf(report.at_fault[i]);
+      fmt::format_to(std::back_inserter(report.text), "\n  Rank {} (host {}, pid {}) {}.", witness.rank,
+                     trace::Escaped(witness.host), witness.pid, finding.text);
+      if (i == 0) {
+        report.brief = fmt::format("rank {} {}", witness.rank, finding.brief);
+        advice = finding.advice;
+      }
+      fmt::format_to(std::back_inserter(report.key), "{}:{}\n", witness.rank, finding.brief);
+    }
+    if (report.at_fault.size() > kRanksShown) {
+      fmt::format_to(std::back_inserter(report.text), "\n  And {} more ranks.", report.at_fault.size() - kRanksShown);
+    }
+    if (report.at_fault.size() > 1) report.brief += fmt::format(" ({} ranks in all)", report.at_fault.size());
+    if (analysis_.undecided())
+      report.text += "\n  As many wait for the one as for the other: which is right, only you know.";
+    if (!advice.empty()) report.text += "\n  Next: " + advice + ".";
+    report.key += Title(*longest.sample);
+    return report;
+  }
+
+ private:
+  struct Finding {
+    std::string text;
+    std::string brief;  // the same, without times
+    std::string advice;
+  };
+
+  const Witness& WitnessOf(Rank rank) const {
+    static const Witness kUnknown;
+    const auto found = std::ranges::find(witnesses_, rank, &Witness::rank);
+    return found == witnesses_.end() ? kUnknown : *found;
+  }
+
+  // Operations with the same waiting and missing ranks share a line.
+  void WriteGroups(std::string* text) const {
+    std::vector<std::vector<const Stall*>> groups;
+    for (const Stall* stall : analysis_.stalls()) {
+      const auto same = std::ranges::find_if(groups, [&](const auto& group) {
+        return group[0]->waiting == stall->waiting && group[0]->missing == stall->missing;
+      });
+      if (same == groups.end()) {
+        groups.push_back({stall});
+      } else {
+        same->push_back(stall);
+      }
+    }
+    for (size_t i = 0; i < groups.size() && i < kGroupsShown; ++i) {
+      const Stall& first = *groups[i][0];
+      std::vector<std::string> names;
+      for (const Stall* stall : groups[i]) {
+        if (names.size() < kNamesShown) names.push_back(names.empty() ? InFull(*stall->sample) : Title(*stall->sample));
+      }
+      const size_t more = groups[i].size() - names.size();
+      fmt::format_to(std::back_inserter(*text), "\n  {} {} for {}{}; missing ranks: {}", Capital(first.waiting),
+                     first.waiting.size() == 1 ? "waits" : "wait", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : std::string(), Ranks(first.missing));
+    }
+    if (groups.size() > kGroupsShown) {
+      fmt::format_to(std::back_inserter(*text), "\n  And {} more operations.", groups.size() - kGroupsShown);
+    }
+  }
+
+  static std::string Capital(const std::vector<Rank>& ranks) {
+    std::string text = controller::DescribeRanks(ranks);
+    text[0] = 'R';
+    return text;
+  }
+
+  Finding Explain(Rank rank) const {
+    const Witness& witness = WitnessOf(rank);
+    if (!witness.account) return Silent(witness);
+    const Stall* missed = analysis_.MissedBy(rank);
+    const std::vector<const Stall*> own = analysis_.WaitedForBy(rank);
+    if (!own.empty()) return Elsewhere(rank, missed, own);
+    if (missed != nullptr && missed->agreed) return Stuck(*witness.account, *missed);
+    for (const wire::Waiting& waiting : witness.account->waiting) {
+      if (waiting.stage == Stage::kOthers) continue;
+      const std::string what = fmt::format("is busy with {}", Title(waiting));
+      return {what + LastOf(*witness.account), what, "look at its processor load and stack"};
+    }
+    return Busy(*witness.account, missed);
+  }
+
+  static Finding Silent(const Witness& witness) {
+    switch (witness.process_state) {
+      case 'T':
+      case 't':
+        return {"is stopped (SIGSTOP or a debugger)", "is stopped", fmt::format("kill -CONT {}", witness.pid)};
+      case 'Z':
+      case 'X':
+      case '-':
+        return {"is dead", "is dead", "look at its stderr; out of memory kills silently"};
+      case 'D':
+        return {"does not answer: it is stuck in the kernel (a disk, a file server, a driver)",
+                "is stuck in the kernel", fmt::format("cat /proc/{}/stack as root", witness.pid)};
+      case 0:
+        return {"does not answer: it is stopped or dead, or the network to it is cut", "does not answer",
+                "look at its host whether the process lives"};
+      default:
+        return {"does not answer, although its process runs: its host is overloaded, or its engine hangs",
+                "does not answer", "look at its processor load and stack"};
+    }
+  }
+
+  Finding Elsewhere(Rank rank, const Stall* missed, const std::vector<const Stall*>& own) const {
+    const Stall* closest = missed;
+    const Stall* mine = own[0];
+    size_t fewest = SIZE_MAX;
+    // Of all that it lacks and all that it waits for, the two that are most alike.
+    for (size_t i = 0; i < analysis_.stalls().size() && i < kCompared; ++i) {
+      const Stall* lacked = analysis_.stalls()[i];
+      if (!lacked->IsMissing(rank) || lacked->agreed) continue;
+      for (size_t k = 0; k < own.size() && k < kCompared; ++k) {
+        const size_t differences = Differences(*lacked->sample, *own[k]->sample).size();
+        if (differences >= fewest) continue;
+        fewest = differences;
+        closest = lacked;
+        mine = own[k];
+      }
+    }
+    const std::string lacking = Ranks(mine->missing);
+    Finding finding;
+    finding.brief = fmt::format("waits for {}", Title(*mine->sample));
+    finding.text = fmt::format("waits for {}, which {} {} not submitted", InFull(*mine->sample), lacking,
+                               mine->missing.size() == 1 ? "has" : "have");
+    if (closest == nullptr) return finding;
+    const auto differences = Differences(*closest->sample, *mine->sample);
+    const bool only_one = differences.size() == 1;
+    finding.text += fmt::format(" (from {} {} in {})", Title(*closest->sample),
+                                only_one ? "it differs only" : "it differs", fmt::join(differences, ", "));
+    if (closest->before && mine->before) {
+      finding.text += ". Both were done before: it skipped the former, or comes to it later than the others";
+      finding.advice = "look for a condition around the call that depends on the rank or the data";
+    } else if (only_one && differences[0] == "name") {
+      finding.advice = "give names that do not depend on the rank, or on how often something was called";
+    } else {
+      finding.advice = "look for a condition around the call that depends on the rank or the data";
+    }
+    return finding;
+  }
+
+  static Finding Stuck(const wire::Account& account, const Stall& missed) {
+    Finding finding;
+    finding.brief = fmt::format("does not move its data of {}", Title(*missed.sample));
+    finding.text = finding.brief;
+    finding.advice = "look at its processor load and at the network";
+    for (const wire::Waiting& waiting : account.waiting) {
+      if (waiting.set != missed.sample->set || waiting.request.name != missed.sample->request.name) continue;
+      if (waiting.stage != Stage::kAgreed) break;
+      finding.text += ": it waits for the memory of a result, which its program has not given yet";
+      finding.advice = "look at its stack: py-spy dump --pid PID";
+    }
+    finding.text += LastOf(account);
+    return finding;
+  }
+
+  static Finding Busy(const wire::Account& account, const Stall* missed) {
+    const bool late =
+        missed != nullptr &&
+        (missed->before || (IsCounted(missed->sample->request.name) && IsCounted(account.submitted.name)));
+    if (late) {
+      const std::string what = "is busy in its own code: it has not come to this operation again";
+      return {what + LastOf(account), "is busy in its own code", "look at its stack: py-spy dump --pid PID"};
+    }
+    const std::string what = "never submitted it, and is in its own code";
+    return {what + LastOf(account), "never submitted it",
+            "look for a condition around the call that depends on the rank or the data"};
+  }
+
+  static std::string LastOf(const wire::Account& account) {
+    if (account.submitted.ago_ms < 0) return "; it has submitted nothing so far";
+    std::string text =
+        fmt::format("; last submitted {} {} ago", Title(account.submitted), Age(account.submitted.ago_ms));
+    if (account.finished.ago_ms < 0) return text;
+    const bool same = account.finished.name == account.submitted.name && account.finished.set == account.submitted.set;
+    return text + fmt::format(", {} {} ago", same ? "over" : "finished " + Title(account.finished),
+                              Age(account.finished.ago_ms));
+  }
+
+  const std::vector<Witness>& witnesses_;
+  const StallAnalysis& analysis_;
+};
+
+}  // namespace
+
+std::optional<StallReport> DescribeStall(const std::vector<Witness>& witnesses, const MembersOf& members,
+                                         double limit_s) {
+  const StallAnalysis analysis(witnesses, members, limit_s);
+  if (analysis.stalls().empty() || analysis.at_fault().empty()) return std::nullopt;
+  return Words(witnesses, analysis).Write();
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user sees while some rank does not come: one report, on one rank, that says why; time-outs that say who."""
+
+import re
+import sys
+
+import fault_matrix
+import pytest
+import spawn
+
+START = """
+import os, signal, sys, time
+import numpy as np, horovod.numpy as hvd
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+one = np.ones(4, np.float32)
+hvd.allreduce(one, name="known")
+"""
+
+
+def run(body, ranks, **env):
+    env = {"HOROVOD_HEARTBEAT_TIMEOUT_SECONDS": "60", **env}
+    command = [sys.executable, "-c", START + body]
+    results = spawn.spawn(command, ranks, env=env, timeout=90)
+    return [result.output for result in results], [result.returncode for result in results]
+
+
+def reports(outputs):
+    return [rank for rank, text in enumerate(outputs) for _ in re.findall("Stalled for", text)]
+
+
+@pytest.mark.parametrize(("victim", "shm"), [(0, True), (1, True), (2, False)])
+def test_one_block_on_the_lowest_rank_and_a_line_each_time_after(victim, shm):
+    body = f"""
+if rank == {victim}:
+    time.sleep(7)
+hvd.allreduce(one, name="known")
+hvd.shutdown()
+"""
+    env = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2"}
+    if not shm:
+        env["HOROVOD_DISABLE_SHM"] = "1"
+    outputs, codes = run(body, 3, **env)
+    assert codes == [0, 0, 0], outputs
+    assert reports(outputs) == [0], outputs
+    assert outputs[1:] == ["", ""], outputs
+    text = outputs[0]
+    assert re.search(rf"Rank {victim} \(host .*\) is busy in its own code", text)
+    assert "missing ranks: rank" in text
+    again = re.findall(rf"Still stalled after \d+ s, as reported before: rank {victim} is busy in its own code", text)
+    assert 1 <= len(again) <= 3
+
+
+def test_the_stop_names_rank_and_cause_on_every_rank():
+    body = """
+try:
+    if rank == 2:
+        time.sleep(60)
+    hvd.allreduce(one, name="known")
+except hvd.HorovodInternalError as error:
+    print("SEEN", error)
+os._exit(0)
+"""
+    outputs, _ = run(body, 3, HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+    for rank in (0, 1):
+        assert re.search(
+            r"SEEN .* rank 2 \(host .*\) did not submit what the others wait for: rank 2 is busy", outputs[rank]
+        )
+        assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in outputs[rank]
+
+
+def test_a_stop_before_the_warning_is_ignored_with_a_warning():
+    body = """
+if rank == 1:
+    time.sleep(2.5)
+hvd.allreduce(one, name="known")
+hvd.shutdown()
+"""
+    env = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "30", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "1"}
+    outputs, codes = run(body, 2, **env)
+    assert codes == [0, 0]
+    assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=1 is ignored" in outputs[0]
+    assert outputs[1] == ""
+
+
+def test_the_check_can_be_switched_off():
+    body = """
+if rank == 1:
+    time.sleep(2.5)
+hvd.allreduce(one, name="known")
+hvd.shutdown()
+"""
+    outputs, codes = run(body, 2, HOROVOD_STALL_CHECK_TIME_SECONDS="0.5", HOROVOD_STALL_CHECK_DISABLE="1")
+    assert codes == [0, 0]
+    assert outputs == ["", ""]
+
+
+def test_ranks_that_work_while_one_has_joined_are_no_stall():
+    body = """
+if rank == 1:
+    hvd.join()
+else:
+    for step in range(50):
+        time.sleep(0.1)
+        hvd.allreduce(one, name="known")
+    hvd.join()
+hvd.shutdown()
+"""
+    outputs, codes = run(body, 2, HOROVOD_STALL_CHECK_TIME_SECONDS="3")
+    assert codes == [0, 0]
+    assert outputs == ["", ""]
+
+
+@pytest.mark.parametrize("name", ["known", "fresh"])
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_time_out_names_who_is_missing_on_every_rank(victim, name, tmp_path):
+    """Only the sequencer, rank 0, knows who has sent it a new name: the others ask it, whatever its program does."""
+    body = f"""
+try:
+    if rank != {victim}:
+        hvd.allreduce(one, name="{name}")
+except hvd.HorovodTimeoutError as error:
+    print("SEEN", error)
+open("{tmp_path}/%d" % rank, "w").close()
+while len(os.listdir("{tmp_path}")) < size:  # who leaves changes what the others see
+    time.sleep(0.02)
+os._exit(0)
+"""
+    outputs, _ = run(body, 4, HOROVOD_OP_TIMEOUT_SECONDS="0.5")
+    for rank in range(4):
+        if rank != victim:
+            assert f"timed out: rank {victim} has not submitted it" in outputs[rank], outputs
+
+
+def test_the_right_rank_and_cause_are_named():
+    """A small part of fault_matrix.py; docs/guide/stalls.md has the result of the whole."""
+    trials = [fault_matrix.make_trial(seed=4, number=number) for number in range(16)]
+    wrong = [outcome for outcome in fault_matrix.run_trials(trials, jobs=4) if not outcome.right]
+    assert not wrong, wrong[0].describe()
