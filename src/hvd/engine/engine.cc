@@ -76,7 +76,6 @@ Result<Operation*> Engine::Enter(Submission submission) {
     registry_.Drop(op);
     return Fail(std::move(entered).error());
   }
-  recorder_.Submitted(op, submission.process_set);
   // Arena memory that its owner gives back meanwhile stays until the operation is over.
   op->pinned_input = op->input_bytes > 0 && transport::shm::Arena::Process().Pin(op->input, op->input_bytes) >= 0;
   if (op->output != op->input) {
@@ -149,12 +148,14 @@ Result<Operation*> Engine::Run(Submission submission, Time until) {
 }
 
 void Engine::LeaveInInbox(Operation* op) {
+  recorder_.Queued(op);
   std::lock_guard lock(inbox_mutex_);
   inbox_.push_back(op);
   inbox_full_.store(true, std::memory_order_release);
 }
 
 void Engine::BeginOnLoop(Operation* op) {
+  recorder_.Submitted(op);
   if (op->deadline != Time::max()) timed_.push_back(op);
   if (phase_.load(std::memory_order_relaxed) == Phase::kRevoked) return Complete(op, DescribeCause());
   op->set->Begin(op);

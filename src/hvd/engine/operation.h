@@ -67,6 +67,11 @@ struct Operation {
   DoneFunction done;
   Time deadline = Time::max();
   uint64_t flight = ~uint64_t{0};  // in the flight recorder
+  // By the recorder's clock; 0: not yet.
+  struct Ticks {
+    uint64_t submitted = 0;
+    uint64_t agreed = 0;
+  } ticks;
   // While there is a timeline.
   Time submitted{};
   Time agreed{};

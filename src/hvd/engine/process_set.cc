@@ -43,7 +43,7 @@ void ProcessSet::Begin(Operation* op) {
       op->uid = plan->uid;
       op->state = State::kAnnounced;
       LiveCounters::Add(options_.counters->cache_hits, 1);
-      options_.recorder->Sent(*op);
+      options_.recorder->SentAtOnce(*op);
       waiting_.push_back(op);
       PublishMarks();
       return;

@@ -2,6 +2,8 @@
 #include "hvd/engine/recorder.h"
 
 #include "hvd/base/log.h"
+#include "hvd/engine/process_set.h"
+#include "hvd/engine/registry.h"
 
 namespace hvd::engine {
 
@@ -30,19 +32,28 @@ void Recorder::KnowSet(int id, const std::vector<Rank>& ranks) {
   if (id != 0) flight_.AddSet(id, ranks);
 }
 
-void Recorder::Submitted(Operation* op, int set) {
+void Recorder::Queued(Operation* op) {
+  op->ticks.submitted = Now();
+  if (timeline_.on()) op->submitted = clock_.Now();
+}
+
+void Recorder::Submitted(Operation* op) {
+  begun_ = Now();
+  if (op->ticks.submitted == 0) op->ticks.submitted = begun_;
   const controller::Signature& signature = op->request.signature;
-  op->flight = flight_.Submit({.set = set,
+  op->flight = flight_.Submit({.set = op->set->id(),
                                .name = op->request.name,
                                .op = signature.op,
                                .dtype = signature.dtype,
                                .reduce = signature.reduce_op,
                                .root = signature.root,
                                .bytes = op->input_bytes,
-                               .shape = signature.shape});
+                               .shape = signature.shape},
+                              &op->entry->flight, op->ticks.submitted);
   if (!timeline_.on()) return;
-  op->submitted = op->agreed = clock_.Now();
-  timeline_.Ready(set, op->request.name, rank_, op->submitted);
+  if (op->submitted == Time{}) op->submitted = clock_.Now();
+  op->agreed = op->submitted;
+  timeline_.Ready(op->set->id(), op->request.name, rank_, op->submitted);
 }
 
 void Recorder::Ready(int set, std::string_view name, Rank rank) {
@@ -50,7 +61,8 @@ void Recorder::Ready(int set, std::string_view name, Rank rank) {
 }
 
 void Recorder::Agreed(Operation* op, int set, uint64_t position) {
-  flight_.MarkAgreed(op->flight, position);
+  op->ticks.agreed = Now();
+  flight_.MarkAgreed(op->flight, position, op->ticks.agreed);
   if (!timeline_.on() || op->submitted == Time{}) return;
   op->agreed = clock_.Now();
   timeline_.Negotiated(set, op->request.name, op->request.signature.op, op->submitted, op->agreed);
@@ -58,9 +70,9 @@ void Recorder::Agreed(Operation* op, int set, uint64_t position) {
 
 void Recorder::Over(const Operation& op, int set, const Error& error) {
   if (error.code == Code::kOk) {
-    flight_.Mark(op.flight, trace::FlightState::kDone);
+    flight_.Mark(op.flight, trace::FlightState::kDone, Now());
   } else {
-    flight_.MarkFailed(op.flight, error.code, error.rank);
+    flight_.MarkFailed(op.flight, error.code, error.rank, Now());
   }
   if (!timeline_.on() || op.submitted == Time{}) return;
   timeline_.Executed(set, op.request.name, op.request.signature.op, op.agreed, clock_.Now(), op.request.signature.dtype,

@@ -2,7 +2,7 @@
 #pragma once
 // Tells the flight recorder and the timeline what happens to this rank's operations.
 //
-// Thread safety: Submitted, StartTimeline and StopTimeline from any thread; the rest with the progress token.
+// Thread safety: Queued, StartTimeline and StopTimeline from any thread; the rest with the progress token.
 
 #include <optional>
 #include <string>
@@ -23,12 +23,19 @@ class Recorder {
 
   void KnowSet(int id, const std::vector<Rank>& ranks);
 
-  void Submitted(Operation* op, int set);
-  void Sent(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kSent); }
+  // Submitted, but somebody else has the token.
+  void Queued(Operation* op);
+  // The engine begins with it.
+  void Submitted(Operation* op);
+  // The agreement was begun: within Submitted's turn, or later.
+  void SentAtOnce(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kSent, begun_); }
+  void Sent(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kSent, Now()); }
   // A member other than this rank wants it.
   void Ready(int set, std::string_view name, Rank rank);
   void Agreed(Operation* op, int set, uint64_t position);
-  void Running(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning); }
+  // Data moves: within Agreed's turn, or later.
+  void RunningAtOnce(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning, op.ticks.agreed); }
+  void Running(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning, Now()); }
   void Over(const Operation& op, int set, const Error& error);
   void Cycle() { timeline_.Cycle(clock_.Now()); }
 
@@ -46,12 +53,15 @@ class Recorder {
   void StopTimeline() { timeline_.Stop(); }
 
  private:
+  uint64_t Now() const { return flight_.ticks().Now(); }
+
   const Config& config_;
   const Rank rank_;
   const int size_;
   const std::string host_;
   SteadyClock clock_;
   trace::FlightRecorder flight_;
+  uint64_t begun_ = 0;  // time of the last Submitted
   trace::Timeline timeline_;
   std::optional<trace::FlightSignals> signals_;
 };

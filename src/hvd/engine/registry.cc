@@ -135,6 +135,7 @@ void Registry::Drop(Operation* op) {
   op->group.reset();
   op->stands_in = false;
   op->flight = ~uint64_t{0};
+  op->ticks = {};
   op->submitted = op->agreed = Time{};
   op->work.result_to = nullptr;
   op->uid = 0;

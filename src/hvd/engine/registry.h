@@ -20,6 +20,7 @@ namespace hvd::engine {
 struct NameEntry {
   std::string name;
   Operation* in_flight = nullptr;
+  uint64_t flight = ~uint64_t{0};  // what it is in the flight recorder; with the token
 };
 
 class Registry {

@@ -30,33 +30,36 @@ std::string_view NameOf(FlightState state) {
   return i < kStates.size() ? kStates[i] : "unknown";
 }
 
-struct FlightRecorder::Copy {
-  uint64_t what, more, bytes, state, position;
-  std::array<uint64_t, kTimes> times;
-  std::array<uint64_t, kNameBytes / 8> name;
-  std::array<uint64_t, kDims> shape;
-  std::array<uint64_t, (kMissing + 1) / 2> missing;
-
-  void WriteTo(LineWriter& out, Id id, const TickScale& ticks, const TickScale::Pair& now) const;
-  void WriteKind(LineWriter& out) const;
-  void WriteMissing(LineWriter& out) const;
-};
-
 bool FlightRecorder::Read(Id id, Copy* copy) const {
   const Entry& entry = entries_[id & mask_];
   if (entry.seq.load(std::memory_order_acquire) != 2 * id + 2) return false;
   // Acquire, each: if one of them is of a later operation, so is the `seq` that is read last.
   constexpr auto kOrder = std::memory_order_acquire;
   copy->state = entry.state.load(kOrder);
-  copy->what = entry.what.load(kOrder);
-  copy->more = entry.more.load(kOrder);
-  copy->bytes = entry.bytes.load(kOrder);
   copy->position = entry.position.load(kOrder);
   for (size_t i = 0; i < copy->times.size(); ++i) copy->times[i] = entry.times[i].load(kOrder);
-  for (size_t i = 0; i < copy->name.size(); ++i) copy->name[i] = entry.name[i].load(kOrder);
-  for (size_t i = 0; i < copy->shape.size(); ++i) copy->shape[i] = entry.shape[i].load(kOrder);
-  for (size_t i = 0; i < copy->missing.size(); ++i) copy->missing[i] = entry.missing[i].load(kOrder);
-  return entry.seq.load(std::memory_order_relaxed) == 2 * id + 2;
+  ReadDetail(id, copy);
+  return entry.seq.load(std::memory_order_relaxed) == 2 * id + 2 && ReadDescription(copy->state >> 8, copy);
+}
+
+bool FlightRecorder::ReadDescription(Known known, Copy* copy) const {
+  const Description& description = descriptions_[known & (2 * mask_ + 1)];
+  if (description.seq.load(std::memory_order_acquire) != 2 * known + 2) return false;
+  constexpr auto kOrder = std::memory_order_acquire;
+  copy->what = description.what.load(kOrder);
+  copy->more = description.more.load(kOrder);
+  copy->bytes = description.bytes.load(kOrder);
+  for (size_t i = 0; i < copy->shape.size(); ++i) copy->shape[i] = description.shape[i].load(kOrder);
+  for (size_t i = 0; i < copy->name.size(); ++i) copy->name[i] = description.name[i].load(kOrder);
+  return description.seq.load(std::memory_order_relaxed) == 2 * known + 2;
+}
+
+void FlightRecorder::ReadDetail(Id id, Copy* copy) const {
+  const Detail& detail = details_[id & mask_];
+  constexpr auto kOrder = std::memory_order_acquire;
+  const bool own = detail.owner.load(kOrder) == id + 1;
+  copy->fault = own ? detail.fault.load(kOrder) : 0;
+  for (size_t i = 0; i < copy->missing.size(); ++i) copy->missing[i] = own ? detail.missing[i].load(kOrder) : 0;
 }
 
 void FlightRecorder::Copy::WriteKind(LineWriter& out) const {
@@ -93,15 +96,14 @@ void FlightRecorder::Copy::WriteMissing(LineWriter& out) const {
 
 void FlightRecorder::Copy::WriteTo(LineWriter& out, Id id, const TickScale& ticks, const TickScale::Pair& now) const {
   const auto reached = static_cast<FlightState>(state & 255);
-  const size_t length = std::min<size_t>(High(more), kNameBytes);
   out.Open().Key("n").Number(static_cast<int64_t>(id));
   out.Key("set").Number(static_cast<int32_t>(Low(what)));
-  out.Key("name").String({reinterpret_cast<const char*>(name.data()), length});
+  out.Key("name").String(name_text());
   WriteKind(out);
   out.Key("state").String(NameOf(reached));
   if (reached == FlightState::kFailed) {
-    out.Key("code").Number(Low(state) >> 8);
-    if (const auto rank = static_cast<int32_t>(High(state)); rank >= 0) out.Key("at_fault").Number(rank);
+    out.Key("code").Number(Low(fault));
+    if (const auto rank = static_cast<int32_t>(High(fault)); rank >= 0) out.Key("at_fault").Number(rank);
   }
   if (position != 0) out.Key("position").Number(static_cast<int64_t>(position - 1));
   if (reached < FlightState::kDone) WriteMissing(out);

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <thread>
 
 #include "hvd/trace/flight_signals.h"
@@ -31,6 +33,12 @@ std::vector<Json> Operations(const std::vector<Json>& lines) {
     if (line.has("n")) operations.push_back(line);
   }
   return operations;
+}
+
+// An operation of a name that was not there before.
+FlightRecorder::Id Submit(FlightRecorder& recorder, const FlightOp& op) {
+  FlightRecorder::Known known = FlightRecorder::kNone;
+  return recorder.Submit(op, &known, recorder.ticks().Now());
 }
 
 class FlightTest : public ::testing::Test {
@@ -65,16 +73,16 @@ TEST_F(FlightTest, ADumpBeginsWithWhoAndEndsWithEnd) {
 TEST_F(FlightTest, AnOperationIsDescribedWithItsWay) {
   FlightRecorder recorder(Options());
   const std::vector<int64_t> shape{2, 0, 1000000007};
-  const auto id = recorder.Submit({.set = 5,
-                                   .name = "grad/kernel:0",
-                                   .dtype = DType::kBFloat16,
-                                   .reduce = ReduceOp::kMax,
-                                   .bytes = 77,
-                                   .shape = shape});
-  recorder.Mark(id, FlightState::kSent);
-  recorder.MarkAgreed(id, 42);
-  recorder.Mark(id, FlightState::kRunning);
-  recorder.Mark(id, FlightState::kDone);
+  const auto id = Submit(recorder, {.set = 5,
+                                    .name = "grad/kernel:0",
+                                    .dtype = DType::kBFloat16,
+                                    .reduce = ReduceOp::kMax,
+                                    .bytes = 77,
+                                    .shape = shape});
+  recorder.Mark(id, FlightState::kSent, recorder.ticks().Now());
+  recorder.MarkAgreed(id, 42, recorder.ticks().Now());
+  recorder.Mark(id, FlightState::kRunning, recorder.ticks().Now());
+  recorder.Mark(id, FlightState::kDone, recorder.ticks().Now());
   ASSERT_TRUE(recorder.Dump("test"));
   const auto lines = Dumped();
   const auto operations = Operations(lines);
@@ -101,11 +109,11 @@ TEST_F(FlightTest, AnOperationIsDescribedWithItsWay) {
 
 TEST_F(FlightTest, FailuresAndMissingRanksAreKept) {
   FlightRecorder recorder(Options());
-  const auto failed = recorder.Submit({.name = "a"});
-  recorder.MarkFailed(failed, Code::kFailedPrecondition, 2);
-  const auto waiting = recorder.Submit({.name = "b", .op = OpKind::kBarrier});
+  const auto failed = Submit(recorder, {.name = "a"});
+  recorder.MarkFailed(failed, Code::kFailedPrecondition, 2, recorder.ticks().Now());
+  const auto waiting = Submit(recorder, {.name = "b", .op = OpKind::kBarrier});
   recorder.SetMissing(waiting, std::vector<Rank>{1, 2, 4, 8, 16, 32, 64, 128, 256});
-  const auto served = recorder.Submit({.name = "c", .op = OpKind::kBroadcast, .root = 1});
+  const auto served = Submit(recorder, {.name = "c", .op = OpKind::kBroadcast, .root = 1});
   recorder.SetMissing(served, std::vector<Rank>{1});
   recorder.SetMissing(served, {});
   ASSERT_TRUE(recorder.Dump("test"));
@@ -127,10 +135,11 @@ TEST_F(FlightTest, OnlyTheLastOperationsAreKept) {
   FlightRecorder recorder(Options(16));
   FlightRecorder::Id first = 0;
   for (int i = 0; i < 100; ++i) {
-    const auto id = recorder.Submit({.name = "op" + std::to_string(i)});
+    const auto id = Submit(recorder, {.name = "op" + std::to_string(i)});
     if (i == 0) first = id;
   }
-  recorder.Mark(first, FlightState::kDone);  // Long replaced: must not touch the one in its place.
+  recorder.Mark(first, FlightState::kDone,
+                recorder.ticks().Now());  // Long replaced: must not touch the one in its place.
   ASSERT_TRUE(recorder.Dump("test"));
   const auto operations = Operations(Dumped());
   ASSERT_EQ(operations.size(), 16u);
@@ -144,8 +153,8 @@ TEST_F(FlightTest, LongNamesAndManyDimensionsAreCut) {
   FlightRecorder recorder(Options());
   const std::string name = std::string(500, 'a') + std::string(500, 'z');
   const std::vector<int64_t> shape(40, 1);
-  recorder.Submit({.name = name, .shape = shape});
-  recorder.Submit({.name = std::string(64, 'x')});
+  Submit(recorder, {.name = name, .shape = shape});
+  Submit(recorder, {.name = std::string(64, 'x')});
   ASSERT_TRUE(recorder.Dump("test"));
   const auto operations = Operations(Dumped());
   EXPECT_EQ(operations[0]["name"].text, std::string(31, 'a') + "~" + std::string(32, 'z'));
@@ -169,21 +178,79 @@ TEST_F(FlightTest, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_NE(status.error().message.find("/proc/nowhere/flight.3.json"), std::string::npos);
 }
 
-// Writers that lap the small ring all the time; what a dump shows must belong together.
+TEST_F(FlightTest, AnOperationThatComesAgainIsDescribedOnce) {
+  FlightRecorder recorder(Options(4));
+  const std::vector<int64_t> small{2};
+  const std::vector<int64_t> large{3};
+  FlightRecorder::Known known = FlightRecorder::kNone;
+  const auto submit = [&](const FlightOp& op) {
+    recorder.Submit(op, &known, recorder.ticks().Now());
+    return known;
+  };
+  const auto first = submit({.name = "a", .bytes = 8, .shape = small});
+  EXPECT_EQ(submit({.name = "a", .bytes = 8, .shape = small}), first);
+  EXPECT_NE(submit({.name = "a", .bytes = 8, .shape = large}), first);
+  const auto grown = known;
+  EXPECT_NE(submit({.name = "a", .reduce = ReduceOp::kMax, .bytes = 8, .shape = large}), grown);
+  ASSERT_TRUE(recorder.Dump("test"));
+  const auto operations = Operations(Dumped());
+  ASSERT_EQ(operations.size(), 4u);
+  EXPECT_EQ(operations[1]["shape"].items[0].number, 2);
+  EXPECT_EQ(operations[2]["shape"].items[0].number, 3);
+  EXPECT_EQ(operations[2]["reduce"].text, "sum");
+  EXPECT_EQ(operations[3]["reduce"].text, "max");
+}
+
+// One name comes again and again among names that come once: its description must not be lost while it is in use.
+TEST_F(FlightTest, ADescriptionLivesAsLongAsItsOperations) {
+  FlightRecorder recorder(Options(4));
+  FlightRecorder::Known known = FlightRecorder::kNone;
+  for (int i = 0; i < 60; ++i) {
+    for (int other = 0; other < i % 12; ++other) Submit(recorder, {.name = "once"});
+    recorder.Submit({.name = "again"}, &known, recorder.ticks().Now());
+    ASSERT_TRUE(recorder.Dump("test"));
+    const auto lines = Dumped();
+    EXPECT_EQ(lines.back()["skipped"].number, 0);
+    EXPECT_EQ(Operations(lines).back()["name"].text, "again");
+  }
+}
+
+TEST_F(FlightTest, DetailsEndWithTheirOperation) {
+  FlightRecorder recorder(Options(2));
+  for (int i = 0; i < 3; ++i) {
+    const auto id = Submit(recorder, {.name = "fails"});
+    recorder.SetMissing(id, std::vector<Rank>{2});
+    recorder.MarkFailed(id, Code::kUnknown, 1, recorder.ticks().Now());
+  }
+  const auto waiting = Submit(recorder, {.name = "waits"});
+  const auto failed = Submit(recorder, {.name = "fails otherwise"});
+  recorder.MarkFailed(failed, Code::kInternal, -1, recorder.ticks().Now());
+  ASSERT_TRUE(recorder.Dump("test"));
+  const auto operations = Operations(Dumped());
+  ASSERT_EQ(operations.size(), 2u);
+  EXPECT_EQ(operations[0]["n"].number, waiting);
+  EXPECT_FALSE(operations[0].has("missing"));
+  EXPECT_FALSE(operations[1].has("at_fault"));
+}
+
+// A writer that laps the small ring all the time; what a dump shows must belong together.
 TEST_F(FlightTest, EntriesAreNeverMixed) {
   FlightRecorder recorder(Options(8));
   std::atomic<bool> stop{false};
-  std::vector<std::thread> writers;
-  for (int w = 0; w < 3; ++w) {
-    writers.emplace_back([&, w] {
-      const std::string name(static_cast<size_t>(10 + 20 * w), static_cast<char>('a' + w));
-      const std::vector<int64_t> shape(static_cast<size_t>(w + 1), w);
-      while (!stop.load(std::memory_order_relaxed)) {
-        const auto id = recorder.Submit({.set = w, .name = name, .bytes = static_cast<uint64_t>(w), .shape = shape});
-        recorder.Mark(id, FlightState::kRunning);
-      }
-    });
-  }
+  std::thread writer([&] {
+    std::array<FlightRecorder::Known, 3> known;
+    known.fill(FlightRecorder::kNone);
+    for (size_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
+      const size_t w = i % 3;
+      if (i % 5 == 0) known[w] = FlightRecorder::kNone;  // as if the name had been forgotten
+      const std::string name(10 + 20 * w, static_cast<char>('a' + w));
+      const std::vector<int64_t> shape(w + 1, static_cast<int64_t>(w));
+      const auto id = recorder.Submit({.set = static_cast<int>(w), .name = name, .bytes = w, .shape = shape}, &known[w],
+                                      recorder.ticks().Now());
+      recorder.Mark(id, FlightState::kRunning, recorder.ticks().Now());
+      if (w == 2) recorder.MarkFailed(id, Code::kInternal, 2, recorder.ticks().Now());
+    }
+  });
   size_t seen = 0;
   for (int round = 0; round < 300 || seen == 0; ++round) {
     ASSERT_TRUE(recorder.Dump("test"));
@@ -196,15 +263,18 @@ TEST_F(FlightTest, EntriesAreNeverMixed) {
       EXPECT_EQ(op["bytes"].number, w);
       ASSERT_EQ(op["shape"].items.size(), w + 1);
       for (const Json& dim : op["shape"].items) EXPECT_EQ(dim.number, w);
+      if (op["state"].text == "failed") {
+        EXPECT_EQ(op["at_fault"].number, 2);
+      }
     }
   }
   stop = true;
-  for (auto& writer : writers) writer.join();
+  writer.join();
 }
 
 TEST_F(FlightTest, AUserSignalDumpsAndTheProgramGoesOn) {
   FlightRecorder recorder(Options());
-  recorder.Submit({.name = "a"});
+  Submit(recorder, {.name = "a"});
   {
     const FlightSignals signals(recorder);
     ASSERT_EQ(::raise(SIGUSR2), 0);
@@ -239,7 +309,7 @@ TEST_F(FlightTest, ACrashDumpsAndStillDiesOfItsSignal) {
       plain.sa_handler = SIG_DFL;
       ::sigaction(signo, &plain, nullptr);
       FlightRecorder recorder(Options());
-      recorder.Submit({.name = "last words"});
+      Submit(recorder, {.name = "last words"});
       const FlightSignals signals(recorder);
       ::raise(signo);
       ::_exit(0);
