@@ -276,16 +276,36 @@ HVD_API void hvd_free(void* memory);
 /* ---- counters ------------------------------------------------------------------------------------------------------
  */
 
+/* What this rank did since hvd_init. All begin at 0 with the engine, survive its errors, and end with it. Reading costs
+ * the engine nothing and is possible at any time; numbers that are read while it works may be of different moments.
+ * docs/guide/observability.md says what is counted when. */
 typedef struct hvd_counters {
   size_t struct_size;
-  uint64_t operations; /* completed, any outcome */
-  uint64_t bytes;      /* of inputs of completed operations */
+  uint64_t operations; /* that ended, with success or not; those of join and process sets included */
+  uint64_t bytes;      /* of inputs of operations that succeeded */
   uint64_t cache_hits; /* agreed without a request */
   uint64_t requests;   /* cold requests sent */
   uint64_t fused;      /* operations that ran inside a fused one */
   uint64_t sleeps;     /* times that the loop went to sleep */
 } hvd_counters;
+/* The sums. */
 HVD_API int hvd_get_counters(hvd_context* ctx, hvd_counters* counters);
+
+enum {
+  HVD_COUNTERS_JSON = 0,      /* one object; keys are added, never removed */
+  HVD_COUNTERS_PROMETHEUS = 1 /* text/plain; version=0.0.4, for an answer to a scrape */
+};
+/* Everything, by kind of operation and by peer, as UTF-8 text. Writes at most `capacity` bytes, the final 0 included,
+ * and sets *bytes to the room that the whole text needs, the final 0 included: if that is more, what was written is cut
+ * off.
+ *
+ *   char text[1 << 16];
+ *   uint64_t bytes = 0;
+ *   if (hvd_counters_text(NULL, HVD_COUNTERS_JSON, text, sizeof text, &bytes) == HVD_OK && bytes <= sizeof text) {
+ *     puts(text);
+ *   }
+ */
+HVD_API int hvd_counters_text(hvd_context* ctx, int32_t format, char* text, uint64_t capacity, uint64_t* bytes);
 
 /* ---- timeline ------------------------------------------------------------------------------------------------------
  */

@@ -43,6 +43,7 @@ DTYPES = {
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, ALLTOALL, REDUCESCATTER, JOIN = range(7)
 CPU, CUDA = range(2)
+COUNTERS_JSON, COUNTERS_PROMETHEUS = range(2)
 INIT_NO_SIGNAL_HANDLERS, INIT_DYNAMIC_PROCESS_SETS = 1, 2
 (
     QUERY_RANK,
@@ -173,4 +174,5 @@ PROTOTYPES = {
     "hvd_alloc": (c_void_p, [c_uint64]),
     "hvd_free": (None, [c_void_p]),
     "hvd_get_counters": (c_int, [c_void_p, POINTER(Counters)]),
+    "hvd_counters_text": (c_int, [c_void_p, c_int32, c_char_p, c_uint64, POINTER(c_uint64)]),
 }

@@ -11,6 +11,7 @@ array([1., 1., 1.])
 
 from horovod import __version__
 from horovod.common.basics import HorovodBasics
+from horovod.common.counters import counters, counters_text
 from horovod.common.exceptions import HorovodInternalError, HorovodTimeoutError
 from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
@@ -79,6 +80,8 @@ __all__ = [
     "is_initialized",
     "start_timeline",
     "stop_timeline",
+    "counters",
+    "counters_text",
     "size",
     "rank",
     "local_size",

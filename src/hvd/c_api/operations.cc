@@ -258,17 +258,4 @@ HVD_API void* hvd_alloc(uint64_t bytes) {
 
 HVD_API void hvd_free(void* memory) { hvd::engine::FreeShared(memory); }
 
-HVD_API int hvd_get_counters(hvd_context* ctx, hvd_counters* counters) {
-  if (counters == nullptr) return Report(Code::kInvalidArgument, "hvd_get_counters: counters is NULL");
-  if (auto good = hvd::c_api::Check(*counters); !good) return Report(good.error());
-  const Call engine(ctx);
-  if (!engine) return engine.Refuse();
-  const auto& now = engine->counters();
-  hvd_counters full{counters->struct_size, now.operations, now.bytes, now.cache_hits,
-                    now.requests,          now.fused,      now.sleeps};
-  const size_t bytes = std::min(counters->struct_size, sizeof full);
-  std::memcpy(counters, &full, bytes);
-  return HVD_OK;
-}
-
 }  // extern "C"

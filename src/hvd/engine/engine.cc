@@ -162,11 +162,10 @@ void Engine::BeginOnLoop(Operation* op) {
 }
 
 void Engine::Complete(Operation* op, Error error) {
-  recorder_.Over(*op, op->set->id(), error);
+  recorder_.Over(op, error);
   registry_.Leave(op);
   if (op->deadline != Time::max()) std::erase(timed_, op);
-  LiveCounters::Add(counters_.operations, 1);
-  LiveCounters::Add(counters_.bytes, op->input_bytes);
+  recorder_.counters().operations.Add(1);
   pending_.fetch_sub(1, std::memory_order_relaxed);
   if (op->pinned_input) transport::shm::Arena::Process().Release(op->input);
   if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
@@ -184,6 +183,7 @@ void Engine::FinishInGroup(Group* group, const Error& error) {
 
 void Engine::Conclude(Operation* op, Error error) {
   if (op->detached.load(std::memory_order_relaxed)) return registry_.Drop(op);
+  recorder_.Concluded(*op, error.code == Code::kOk);
   if (error.code != Code::kOk || !last_error_.empty()) last_error_ = error.message;
   if (error.code != Code::kOk && op->engine_owned) {
     FreeShared(std::exchange(op->output, nullptr));

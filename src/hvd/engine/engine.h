@@ -85,7 +85,9 @@ class Engine final : public SetHost {
 
   // kOk while operations can succeed; else the first cause.
   Error Health() const;
-  const LiveCounters& counters() const { return counters_; }
+  const trace::Counters& counters() const { return recorder_.counters(); }
+  // With the bytes of all ways to the peers.
+  trace::Readings ReadCounters() const;
 
   // Says goodbye and fails what is in flight. Idempotent.
   void Shutdown();
@@ -217,7 +219,6 @@ class Engine final : public SetHost {
   std::string first_left_reason_;
   std::string last_error_;  // of this rank's last operation; empty if that went well. OnLoop
   std::set<Rank> killed_;
-  LiveCounters counters_;
   std::atomic<bool> shut_down_{false};
 };
 

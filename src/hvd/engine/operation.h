@@ -71,7 +71,9 @@ struct Operation {
   struct Ticks {
     uint64_t submitted = 0;
     uint64_t agreed = 0;
+    uint64_t over = 0;
   } ticks;
+  Rank last = -1;  // to want it, as far as the sequencer has heard; -1: this rank does not know
   // While there is a timeline.
   Time submitted{};
   Time agreed{};

@@ -42,7 +42,7 @@ void ProcessSet::Begin(Operation* op) {
     if (plan != nullptr && controller::Fits(*plan, op->request.signature) && Announces(op->request.signature)) {
       op->uid = plan->uid;
       op->state = State::kAnnounced;
-      LiveCounters::Add(options_.counters->cache_hits, 1);
+      options_.recorder->counters().cache_hits.Add(1);
       options_.recorder->SentAtOnce(*op);
       waiting_.push_back(op);
       PublishMarks();

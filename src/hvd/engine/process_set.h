@@ -30,21 +30,6 @@
 
 namespace hvd::engine {
 
-// Written by the token holder, read by anybody.
-struct LiveCounters {
-  std::atomic<uint64_t> operations{0};
-  std::atomic<uint64_t> bytes{0};
-  std::atomic<uint64_t> cache_hits{0};
-  std::atomic<uint64_t> requests{0};
-  std::atomic<uint64_t> fused{0};
-  std::atomic<uint64_t> sleeps{0};
-
-  // One writer at a time, so no read-modify-write is needed.
-  static void Add(std::atomic<uint64_t>& counter, uint64_t more) {
-    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-  }
-};
-
 // What a process set needs of its engine.
 class SetHost {
  public:
@@ -72,7 +57,6 @@ struct ProcessSetOptions {
   controller::SequencerOptions sequencer;
   SetHost* host = nullptr;
   Recorder* recorder = nullptr;
-  LiveCounters* counters = nullptr;
 };
 
 class ProcessSet {
@@ -149,6 +133,8 @@ class ProcessSet {
   void FinishJoinIfIdle();
   void FinishAlone(Operation* op);
   void Tell(Operation* op);
+  // Sequencer: a member wants the operation of this name.
+  void HearOf(std::string_view name, Rank rank);
   bool PublishMarks();
   bool DecideMarks();
   void CloseEpoch();
@@ -187,6 +173,8 @@ class ProcessSet {
   uint64_t epoch_ = 0;
   uint64_t head_ = 0;                 // first position that is not decided
   uint64_t next_ = 0;                 // first position without this rank's mark
+  int late_ = -1;                     // the member whose mark was missing at the last look
+  uint64_t late_below_ = 0;           // at all positions below this
   std::deque<Operation*> announced_;  // at head_, head_ + 1, ...; nullptr: a void mark
   std::deque<Operation*> waiting_;    // to be announced next; nullptr: a void mark
 

@@ -42,7 +42,12 @@ bool ProcessSet::PublishMarks() {
 bool ProcessSet::DecideMarks() {
   bool moved = false;
   while (head_ != next_) {
-    if (options_.announce->Missing(epoch_, head_) >= 0) break;
+    if (const int missing = options_.announce->Missing(epoch_, head_); missing >= 0) {
+      // Members put their marks in order, so this one wants none of what is announced here so far.
+      late_ = missing;
+      late_below_ = next_;
+      break;
+    }
     moved = true;
     if (!options_.announce->Agreed(head_)) {
       CloseEpoch();
@@ -65,6 +70,7 @@ void ProcessSet::CloseEpoch() {
   options_.announce->Withdraw(head_);
   ++epoch_;
   announcing_ = false;
+  late_below_ = 0;
   epoch_closed_ = true;
   log_dirty_ = true;  // the sequencer may resume at once
   for (Operation* op : rest) {
@@ -94,7 +100,8 @@ void ProcessSet::Resume(uint64_t epoch) {
 }
 
 void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
-  options_.recorder->Agreed(op, id(), position);
+  const int last = position < late_below_ ? late_ : options_.me;
+  options_.recorder->Agreed(op, id(), position, options_.ranks[last]);
   Running running;
   running.ops.push_back(op);
   running.position = position;

@@ -10,14 +10,17 @@ using controller::LogEntry;
 using State = Operation::State;
 
 void ProcessSet::Tell(Operation* op) {
+  const bool first = op->state == State::kSubmitted;  // else a hit was counted when it was announced or told
   op->state = State::kSent;
+  if (sequencer_here() && first) op->last = options_.ranks[0];
   options_.recorder->Sent(*op);
   sent_.emplace(op->request.name, op);
   const controller::PlanPtr plan = book_.FindByName(op->request.name);
   const bool known = plan != nullptr && controller::Fits(*plan, op->request.signature);
   op->uid = known ? plan->uid : 0;
   const int64_t first_dim = controller::FirstDim(op->request.signature);
-  LiveCounters::Add(known ? options_.counters->cache_hits : options_.counters->requests, 1);
+  if (!known) options_.recorder->counters().requests.Add(1);
+  if (known && first) options_.recorder->counters().cache_hits.Add(1);
   if (sequencer_here()) {
     known ? sequencer_->OnReady(0, op->uid, first_dim) : sequencer_->OnRequest(0, op->request);
     log_dirty_ = true;
@@ -28,16 +31,21 @@ void ProcessSet::Tell(Operation* op) {
   }
 }
 
+void ProcessSet::HearOf(std::string_view name, Rank rank) {
+  options_.recorder->Ready(id(), name, rank);
+  if (const auto found = sent_.find(name); found != sent_.end()) found->second->last = rank;
+}
+
 void ProcessSet::OnRequest(int member, controller::Request request) {
   if (sequencer_ == nullptr) return;
-  options_.recorder->Ready(id(), request.name, options_.ranks[member]);
+  HearOf(request.name, options_.ranks[member]);
   sequencer_->OnRequest(member, std::move(request));
   log_dirty_ = true;
 }
 
 void ProcessSet::OnReady(int member, uint64_t uid, int64_t first_dim) {
   if (sequencer_ == nullptr) return;
-  if (const auto plan = book_.FindByUid(uid)) options_.recorder->Ready(id(), plan->name, options_.ranks[member]);
+  if (const auto plan = book_.FindByUid(uid)) HearOf(plan->name, options_.ranks[member]);
   sequencer_->OnReady(member, uid, first_dim);
   log_dirty_ = true;
 }
@@ -129,7 +137,6 @@ void ProcessSet::Execute(const LogEntry& entry) {
     book_.Drop(execution.uid);
   }
   if (running.ops.size() > 1) {
-    LiveCounters::Add(options_.counters->fused, running.ops.size());
     running.fused = std::make_unique<comm::Work>();
     running.fused->direct = running.ops[0]->work.direct;
     running.fused->op = running.ops[0]->work.op;
@@ -137,6 +144,10 @@ void ProcessSet::Execute(const LogEntry& entry) {
     running.fused->reduce_op = running.ops[0]->work.reduce_op;
     running.fused->scale = running.ops[0]->work.scale;
     for (Operation* op : running.ops) running.fused->payload.Add(op->work.payload.pieces()[0]);
+    trace::Counters& counters = options_.recorder->counters();
+    counters.fusion_batches.Add(1);
+    counters.fusion_tensors.Add(running.ops.size());
+    counters.fusion_bytes.Add(running.fused->payload.bytes());
   }
   if (running.ops[0]->work.op > OpKind::kJoin) {
     return Finish(running.ops[0], options_.host->ApplySetChange(running.ops[0]));
@@ -144,7 +155,7 @@ void ProcessSet::Execute(const LogEntry& entry) {
   running.position = next_log_start_;
   for (Operation* op : running.ops) {
     op->state = State::kAllocating;
-    options_.recorder->Agreed(op, id(), running.position);
+    options_.recorder->Agreed(op, id(), running.position, op->last);
   }
   next_log_start_ += comm::IsAdasum(running.ops[0]->work) ? comm::Adasum::Positions(size()) : 1;
   if (SizesResult(running.ops[0]->work.op)) PrepareResult(running.ops[0], first_dims);

@@ -6,12 +6,20 @@
 #include "hvd/engine/registry.h"
 
 namespace hvd::engine {
+namespace {
+
+// Clocks of two cores may differ by a little.
+uint64_t Span(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
+
+}  // namespace
 
 Recorder::Recorder(const World& world, const Config& config, bool signals)
     : config_(config),
       rank_(world.layout.rank),
       size_(world.layout.size),
+      generation_(world.generation),
       host_(world.ranks[world.layout.rank].hostname),
+      counters_(size_),
       flight_({.rank = rank_,
                .size = size_,
                .generation = world.generation,
@@ -60,23 +68,63 @@ void Recorder::Ready(int set, std::string_view name, Rank rank) {
   if (timeline_.on()) timeline_.Ready(set, name, rank, clock_.Now());
 }
 
-void Recorder::Agreed(Operation* op, int set, uint64_t position) {
+void Recorder::Agreed(Operation* op, int set, uint64_t position, Rank last) {
   op->ticks.agreed = Now();
   flight_.MarkAgreed(op->flight, position, op->ticks.agreed);
+  if (last >= 0 && !op->stands_in) {
+    trace::Counters::Peer& peer = counters_.peers[last];
+    peer.last.Add(1);
+    peer.wait.Add(Span(op->ticks.submitted, op->ticks.agreed));
+  }
   if (!timeline_.on() || op->submitted == Time{}) return;
   op->agreed = clock_.Now();
   timeline_.Negotiated(set, op->request.name, op->request.signature.op, op->submitted, op->agreed);
 }
 
-void Recorder::Over(const Operation& op, int set, const Error& error) {
+void Recorder::Over(Operation* op, const Error& error) {
+  op->ticks.over = Now();
+  // Without an agreement all of its time was waiting, unless there was nobody to wait for.
+  if (op->ticks.agreed == 0) op->ticks.agreed = op->set->size() == 1 ? op->ticks.submitted : op->ticks.over;
   if (error.code == Code::kOk) {
-    flight_.Mark(op.flight, trace::FlightState::kDone, Now());
+    flight_.Mark(op->flight, trace::FlightState::kDone, op->ticks.over);
   } else {
-    flight_.MarkFailed(op.flight, error.code, error.rank, Now());
+    flight_.MarkFailed(op->flight, error.code, error.rank, op->ticks.over);
   }
-  if (!timeline_.on() || op.submitted == Time{}) return;
-  timeline_.Executed(set, op.request.name, op.request.signature.op, op.agreed, clock_.Now(), op.request.signature.dtype,
-                     op.output_shape);
+  if (!timeline_.on() || op->submitted == Time{}) return;
+  const controller::Signature& signature = op->request.signature;
+  timeline_.Executed(op->set->id(), op->request.name, signature.op, op->agreed, clock_.Now(), signature.dtype,
+                     op->output_shape);
+}
+
+void Recorder::Concluded(const Operation& op, bool succeeded) {
+  const controller::Signature& signature = op.request.signature;
+  trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(signature.op, signature.reduce_op)];
+  if (succeeded) {
+    kind.completed.Add(1);
+    kind.bytes.Add(op.input_bytes);
+  } else {
+    kind.failed.Add(1);
+  }
+  kind.wait.Add(Span(op.ticks.submitted, op.ticks.agreed));
+  kind.run.Add(Span(op.ticks.agreed, op.ticks.over));
+}
+
+void Recorder::TimedOut(const Operation& op) {
+  const controller::Signature& signature = op.request.signature;
+  trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(signature.op, signature.reduce_op)];
+  kind.failed.Add(1);
+  kind.timed_out.Add(1);
+  kind.wait.Add(Span(op.ticks.submitted, Now()));
+}
+
+trace::Readings Recorder::Read() const {
+  trace::Readings readings = trace::Read(counters_, flight_.ticks());
+  readings.rank = rank_;
+  readings.size = size_;
+  readings.generation = generation_;
+  readings.host = host_;
+  readings.version = HVD_VERSION;
+  return readings;
 }
 
 void Recorder::Dump(std::string_view reason) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Tells the flight recorder and the timeline what happens to this rank's operations.
+// Tells the counters, the flight recorder and the timeline what happens to this rank's operations.
 //
-// Thread safety: Queued, StartTimeline and StopTimeline from any thread; the rest with the progress token.
+// Thread safety: Queued, Read, StartTimeline and StopTimeline from any thread; the rest with the progress token.
 
 #include <optional>
 #include <string>
@@ -10,6 +10,7 @@
 #include "hvd/base/config.h"
 #include "hvd/engine/operation.h"
 #include "hvd/engine/world.h"
+#include "hvd/trace/counters_text.h"
 #include "hvd/trace/flight.h"
 #include "hvd/trace/flight_signals.h"
 #include "hvd/trace/timeline.h"
@@ -32,11 +33,16 @@ class Recorder {
   void Sent(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kSent, Now()); }
   // A member other than this rank wants it.
   void Ready(int set, std::string_view name, Rank rank);
-  void Agreed(Operation* op, int set, uint64_t position);
+  // `last`: whom the others waited for; -1 where that is not known.
+  void Agreed(Operation* op, int set, uint64_t position, Rank last);
   // Data moves: within Agreed's turn, or later.
   void RunningAtOnce(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning, op.ticks.agreed); }
   void Running(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning, Now()); }
-  void Over(const Operation& op, int set, const Error& error);
+  void Over(Operation* op, const Error& error);
+  // Its caller gets the outcome now; later than Over in a group.
+  void Concluded(const Operation& op, bool succeeded);
+  // Its caller got a time-out, and will hear no more of it.
+  void TimedOut(const Operation& op);
   void Cycle() { timeline_.Cycle(clock_.Now()); }
 
   // The last operations, the newest first.
@@ -45,6 +51,11 @@ class Recorder {
   int64_t AgeOf(const Operation& op) const { return flight_.AgeOf(op.flight); }
 
   void Missing(const Operation& op, const std::vector<Rank>& ranks) { flight_.SetMissing(op.flight, ranks); }
+  trace::Counters& counters() { return counters_; }
+  const trace::Counters& counters() const { return counters_; }
+  // All but the ways to the peers.
+  trace::Readings Read() const;
+
   // "stall", "shutdown", "revoked: ...".
   void Dump(std::string_view reason);
 
@@ -58,8 +69,10 @@ class Recorder {
   const Config& config_;
   const Rank rank_;
   const int size_;
+  const int generation_;
   const std::string host_;
   SteadyClock clock_;
+  trace::Counters counters_;
   trace::FlightRecorder flight_;
   uint64_t begun_ = 0;  // time of the last Submitted
   trace::Timeline timeline_;

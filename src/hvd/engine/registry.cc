@@ -136,6 +136,7 @@ void Registry::Drop(Operation* op) {
   op->stands_in = false;
   op->flight = ~uint64_t{0};
   op->ticks = {};
+  op->last = -1;
   op->submitted = op->agreed = Time{};
   op->work.result_to = nullptr;
   op->uid = 0;

@@ -53,7 +53,6 @@ std::unique_ptr<ProcessSet> Engine::MakeSet(std::vector<Rank> ranks) {
   set.serial = sets_made_++;
   set.host = this;
   set.recorder = &recorder_;
-  set.counters = &counters_;
   set.sequencer = {set.id, ranks, world_.settings.cache_capacity, world_.settings.fusion_threshold,
                    options_.config.join_extended};
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), layout.rank);
@@ -86,6 +85,7 @@ void Engine::ConnectByMemory(ProcessSetOptions* set) {
   window.memory = &arena_;
   window.locals = locals;
   window.me = set->me;
+  for (const Rank rank : set->ranks) window.flows.push_back(&recorder_.counters().peers[rank].shm);
   window.eager_bytes = world_.settings.eager_bytes;
   window.staging.chunk_bytes = world_.settings.chunk_bytes;
   window.stream_memory = *announce;

@@ -173,6 +173,7 @@ void StallInspector::End(Time now) {
 void StallInspector::Print(const StallReport& report, Time now) {
   const bool fresh = report.key != printed_key_ || now >= printed_ + 3 * limit_;
   if (!fresh && now < printed_ + limit_ * 9 / 10) return;
+  engine_->recorder_.counters().stalls.Add(1);
   if (fresh) {
     log::Warning("{}", report.text);
   } else {

@@ -154,7 +154,7 @@ bool Engine::DrainInbox() {
 
 bool Engine::Progress() {
   if (world_.window != nullptr) world_.window->Beat();
-  const uint64_t completed = counters_.operations.load(std::memory_order_relaxed);
+  const uint64_t completed = counters().operations.load(std::memory_order_relaxed);
   bool moved = DrainInbox();
   for (transport::Pair* pair : world_.polled) moved |= pair->Poll();
   moved |= world_.loop->Turn(Duration::zero());
@@ -167,7 +167,7 @@ bool Engine::Progress() {
   }
   if (!timed_.empty()) moved |= ExpireOperations(world_.loop->Now());
   if (moved) recorder_.Cycle();
-  return moved || counters_.operations.load(std::memory_order_relaxed) != completed;
+  return moved || counters().operations.load(std::memory_order_relaxed) != completed;
 }
 
 bool Engine::ExpireOperations(Time now) {
@@ -190,6 +190,7 @@ bool Engine::ExpireOperations(Time now) {
     any = true;
     std::erase(timed_, op);
     registry_.LeaveBuffers(op);
+    recorder_.TimedOut(*op);
     const std::string who = missing.empty() ? std::string("some rank has")
                                             : fmt::format("{} {}", controller::DescribeRanks(missing),
                                                           missing.size() == 1 ? "has" : "have");
@@ -226,7 +227,7 @@ void Engine::SleepUntil(Time until) {
     for (const Operation* op : timed_) wake = std::min(wake, op->deadline > now ? op->deadline : now + kAnswerLook);
     if (phase_.load(std::memory_order_relaxed) == Phase::kRevoking)
       wake = std::min(wake, now + std::chrono::milliseconds(1));
-    LiveCounters::Add(counters_.sleeps, 1);
+    recorder_.counters().sleeps.Add(1);
     world_.loop->Turn(wake == Time::max() ? Duration(-1) : std::max(wake - now, Duration(1)));
   }
   if (world_.window != nullptr) world_.window->EndSleep();

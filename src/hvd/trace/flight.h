@@ -13,6 +13,7 @@
 // Thread safety: Submit, Mark... and SetMissing one after the other, from any thread. Dump from any thread,
 // DumpFromSignal from anywhere at all; of several dumps at once, one is made.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -28,6 +29,8 @@
 #include "hvd/trace/ticks.h"
 
 namespace hvd::trace {
+
+class LineWriter;
 
 enum class FlightState : uint8_t {
   kSubmitted,
@@ -155,8 +158,21 @@ class FlightRecorder {
     std::atomic<uint64_t> fault{0};                                   // Code:32 rank at fault:32
     std::array<std::atomic<uint64_t>, (kMissing + 1) / 2> missing{};  // two ranks a word; the last half is the number
   };
-  // An entry with what belongs to it, as a dump found it.
-  struct Copy;
+  // An entry with what belongs to it, as a reader found it.
+  struct Copy {
+    uint64_t what, more, bytes, state, fault, position;
+    std::array<uint64_t, kTimes> times;
+    std::array<uint64_t, kNameBytes / 8> name;
+    std::array<uint64_t, kDims> shape;
+    std::array<uint64_t, (kMissing + 1) / 2> missing;
+
+    std::string_view name_text() const {
+      return {reinterpret_cast<const char*>(name.data()), std::min<size_t>(more >> 32, kNameBytes)};
+    }
+    void WriteTo(LineWriter& out, Id id, const TickScale& ticks, const TickScale::Pair& now) const;
+    void WriteKind(LineWriter& out) const;
+    void WriteMissing(LineWriter& out) const;
+  };
 
   // The check and the caller's store are not one step. An operation that the ring overtakes just there, a whole ring of
   // others later, leaves one wrong time behind: not worth a locked instruction per mark.
@@ -170,6 +186,7 @@ class FlightRecorder {
   // The detail of an operation in the ring, cleared if it was another's.
   Detail& DetailOf(Id id);
   void AddLine(const std::string& line);
+  // False: it is not in the ring, or was replaced meanwhile.
   bool Read(Id id, Copy* copy) const;
   bool ReadDescription(Known known, Copy* copy) const;
   void ReadDetail(Id id, Copy* copy) const;

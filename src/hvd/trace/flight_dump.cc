@@ -30,18 +30,6 @@ std::string_view NameOf(FlightState state) {
   return i < kStates.size() ? kStates[i] : "unknown";
 }
 
-struct FlightRecorder::Copy {
-  uint64_t what, more, bytes, state, fault, position;
-  std::array<uint64_t, kTimes> times;
-  std::array<uint64_t, kNameBytes / 8> name;
-  std::array<uint64_t, kDims> shape;
-  std::array<uint64_t, (kMissing + 1) / 2> missing;
-
-  void WriteTo(LineWriter& out, Id id, const TickScale& ticks, const TickScale::Pair& now) const;
-  void WriteKind(LineWriter& out) const;
-  void WriteMissing(LineWriter& out) const;
-};
-
 bool FlightRecorder::Read(Id id, Copy* copy) const {
   const Entry& entry = entries_[id & mask_];
   if (entry.seq.load(std::memory_order_acquire) != 2 * id + 2) return false;
@@ -108,10 +96,9 @@ void FlightRecorder::Copy::WriteMissing(LineWriter& out) const {
 
 void FlightRecorder::Copy::WriteTo(LineWriter& out, Id id, const TickScale& ticks, const TickScale::Pair& now) const {
   const auto reached = static_cast<FlightState>(state & 255);
-  const size_t length = std::min<size_t>(High(more), kNameBytes);
   out.Open().Key("n").Number(static_cast<int64_t>(id));
   out.Key("set").Number(static_cast<int32_t>(Low(what)));
-  out.Key("name").String({reinterpret_cast<const char*>(name.data()), length});
+  out.Key("name").String(name_text());
   WriteKind(out);
   out.Key("state").String(NameOf(reached));
   if (reached == FlightState::kFailed) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions to the flight recorder while the job runs. See Read() in flight_dump.cc for the order of the loads.
 #include <algorithm>
-#include <cstring>
 
 #include "hvd/trace/flight.h"
 
@@ -18,33 +17,21 @@ int64_t FlightRecorder::AgeOf(Id id) const {
 }
 
 std::vector<FlightGlimpse> FlightRecorder::Recent(size_t most) const {
-  constexpr auto kOrder = std::memory_order_acquire;
   const TickScale::Pair now = ticks_.Read();
   const auto ago = [&](uint64_t ticks) { return std::max<int64_t>(now.nanos - ticks_.ToNanos(ticks, now), 0); };
   std::vector<FlightGlimpse> recent;
-  const uint64_t end = next_.load(kOrder);
+  const uint64_t end = next_.load(std::memory_order_acquire);
   for (uint64_t back = 1; back <= std::min<uint64_t>(end, mask_ + 1) && recent.size() < most; ++back) {
     const Id id = end - back;
-    const Entry& entry = entries_[id & mask_];
-    if (entry.seq.load(kOrder) != 2 * id + 2) continue;
-    const uint64_t state = entry.state.load(kOrder);
+    Copy copy;
+    if (!Read(id, &copy)) continue;
     FlightGlimpse glimpse;
-    glimpse.state = static_cast<FlightState>(state & 255);
-    glimpse.submitted_ns_ago = ago(entry.times[0].load(kOrder));
-    if (glimpse.state >= FlightState::kDone) glimpse.ended_ns_ago = ago(entry.times[kTimes - 1].load(kOrder));
-    if (entry.seq.load(std::memory_order_relaxed) != 2 * id + 2) continue;
-    const Known known = state >> 8;
-    const Description& description = descriptions_[known & (2 * mask_ + 1)];
-    if (description.seq.load(kOrder) != 2 * known + 2) continue;
-    const uint64_t what = description.what.load(kOrder);
-    glimpse.set = static_cast<int32_t>(what);
-    glimpse.op = static_cast<OpKind>(what >> 32 & 255);
-    std::array<uint64_t, kNameBytes / 8> words;
-    for (size_t i = 0; i < words.size(); ++i) words[i] = description.name[i].load(kOrder);
-    const size_t length = std::min<size_t>(description.more.load(kOrder) >> 32, kNameBytes);
-    if (description.seq.load(std::memory_order_relaxed) != 2 * known + 2) continue;
-    glimpse.name.resize(length);
-    std::memcpy(glimpse.name.data(), words.data(), length);
+    glimpse.state = static_cast<FlightState>(copy.state & 255);
+    glimpse.set = static_cast<int32_t>(copy.what);
+    glimpse.op = static_cast<OpKind>(copy.what >> 32 & 255);
+    glimpse.submitted_ns_ago = ago(copy.times[0]);
+    if (glimpse.state >= FlightState::kDone) glimpse.ended_ns_ago = ago(copy.times[kTimes - 1]);
+    glimpse.name = copy.name_text();
     recent.push_back(std::move(glimpse));
   }
   return recent;

@@ -49,15 +49,21 @@ class TickScale {
 
   // Nanoseconds of the monotonic clock at `ticks`, given a pair that was read lately.
   int64_t ToNanos(uint64_t ticks, const Pair& last) const {
-    const auto span = static_cast<double>(static_cast<int64_t>(last.ticks - first_.ticks));
-    if (span <= 0) return last.nanos;
-    const double nanos_per_tick = static_cast<double>(last.nanos - first_.nanos) / span;
     // From the near end: what happened lately is the most exact.
     const auto back = static_cast<double>(static_cast<int64_t>(last.ticks - ticks));
-    return last.nanos - static_cast<int64_t>(back * nanos_per_tick);
+    return last.nanos - static_cast<int64_t>(back * NanosPerTick(last));
   }
+  // A sum of spans.
+  double ToSeconds(uint64_t ticks, const Pair& last) const {
+    return static_cast<double>(ticks) * NanosPerTick(last) * 1e-9;
+  }
+  double SecondsSinceFirst(const Pair& last) const { return static_cast<double>(last.nanos - first_.nanos) * 1e-9; }
 
  private:
+  double NanosPerTick(const Pair& last) const {
+    const auto span = static_cast<double>(static_cast<int64_t>(last.ticks - first_.ticks));
+    return span <= 0 ? 0 : static_cast<double>(last.nanos - first_.nanos) / span;
+  }
   static bool HasCounter() {
 #if defined(__x86_64__)
     // "Invariant": the same rate on all cores, asleep or not.

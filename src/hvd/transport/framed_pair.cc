@@ -16,6 +16,7 @@ class FramedPair final : public Pair {
   FramedPair& operator=(const FramedPair&) = delete;
 
   Rank peer() const override { return core_->peer(); }
+  const Flow& flow() const override { return core_->flow(); }
   void OnMessage(MessageHandler handler) override { core_->OnMessage(std::move(handler)); }
   void OnClosed(std::function<void(Error)> handler) override { core_->OnClosed(std::move(handler)); }
   void SendMessage(std::span<const std::byte> message) override { core_->SendMessage(message); }

@@ -106,6 +106,7 @@ bool FramedPairCore::ReadSome() {
     }
     if (*got == 0) break;
     bytes += *got;
+    flow_.received.Add(*got);
     inbox_.Filled(*got);
     while (state_ == State::kOpen) {
       auto event = inbox_.Next();
@@ -186,6 +187,7 @@ bool FramedPairCore::WriteSome() {
     }
     if (*took == 0) break;
     bytes += *took;
+    flow_.sent.Add(*took);
     outbox_.Wrote(*took, &due_);
   }
   write_blocked_ = true;

@@ -31,6 +31,7 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
 
   Status Start();
   Rank peer() const { return peer_; }
+  const Flow& flow() const { return flow_; }
   void OnMessage(MessageHandler handler) { on_message_ = std::make_shared<MessageHandler>(std::move(handler)); }
   void OnClosed(std::function<void(Error)> handler) { on_closed_ = std::move(handler); }
   void SendMessage(std::span<const std::byte> message);
@@ -72,6 +73,7 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   loop::Loop* const loop_;
   Outbox outbox_;
   Inbox inbox_{&outbox_};
+  Flow flow_;
   State state_ = State::kOpen;
   std::optional<Error> end_;  // why the state is not open
   std::shared_ptr<MessageHandler> on_message_ = std::make_shared<MessageHandler>();

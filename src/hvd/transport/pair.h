@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "hvd/base/result.h"
+#include "hvd/base/tally.h"
 #include "hvd/base/types.h"
 
 namespace hvd::transport {
@@ -31,6 +32,8 @@ class Pair {
  public:
   virtual ~Pair() = default;
   virtual Rank peer() const = 0;
+  // Bytes that the connection has taken and given, headers included. From any thread.
+  virtual const Flow& flow() const = 0;
   // One handler per pair; set it before the first Turn. Messages arrive in the order in which they were sent.
   virtual void OnMessage(MessageHandler handler) = 0;
   // Called at most once, when the connection ends for any reason but our own Close(): the reason, in words.

@@ -8,6 +8,7 @@
 #include "hvd/collective/window/chunked_reduce.h"
 #include "hvd/collective/window/chunked_scatter.h"
 #include "hvd/collective/window/one_shot.h"
+#include "hvd/comm/host/window_flow.h"
 #include "hvd/comm/traffic.h"
 
 namespace hvd::comm::host {
@@ -208,7 +209,9 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
   Meeting meeting = MeetingAt(position);
   if (AllDirect(meeting)) meeting.staging.chunk_bytes = std::max(meeting.staging.chunk_bytes, kDirectChunk);
-  if (collective::window::AllBesideMarks(meeting)) {
+  const bool beside_marks = collective::window::AllBesideMarks(meeting);
+  CountFlow(*work, stream_.me(), beside_marks ? 0 : meeting.staging.chunk_bytes, options_.flows);
+  if (beside_marks) {
     FinishBesideMarks(meeting, *work);
     return nullptr;
   }

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "hvd/base/tally.h"
 #include "hvd/collective/window/meeting.h"
 #include "hvd/collective/window/stream.h"
 #include "hvd/comm/communicator.h"
@@ -34,6 +35,7 @@ struct WindowOptions {
   StagingSource* memory = nullptr;
   std::vector<int> locals;  // window index of each member
   int me = 0;
+  std::vector<Flow*> flows;  // by member: what moves between it and this one is added there. Empty: nobody asks
   std::byte* stream_memory = nullptr;  // collective::window::Stream::Bytes(members, eager_bytes), carved
   size_t eager_bytes = 64 << 10;       // largest data beside a mark
   collective::window::Staging staging;

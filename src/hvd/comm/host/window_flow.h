@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How many bytes an operation moves between this member and each of the others through shared memory. What one reads of
+// the other's input counts, and what one stores into the other's result.
+//
+// Thread safety: call with the progress token.
+
+#include <span>
+
+#include "hvd/base/tally.h"
+#include "hvd/comm/communicator.h"
+
+namespace hvd::comm::host {
+
+// Adds what `work` moves. `chunk_bytes`: of an allreduce of which every member does a slice; 0: everybody does it all.
+void CountFlow(const Work& work, int me, size_t chunk_bytes, std::span<Flow* const> flows);
+
+}  // namespace hvd::comm::host

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What one rank did since its engine began, in numbers. counters_text.h shows them.
+//
+// Counting costs a few plain additions per operation. Times are in ticks (ticks.h): they become seconds when somebody
+// asks.
+//
+// Thread safety: additions with the progress token, readers at any time. Every number is right by itself; several that
+// are read while the engine works may be of different moments.
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "hvd/base/tally.h"
+#include "hvd/base/types.h"
+
+namespace hvd::trace {
+
+inline constexpr std::array<std::string_view, 9> kCountedKinds{
+    "allreduce", "allgather", "broadcast", "barrier", "alltoall", "reducescatter", "join", "adasum", "process_set"};
+
+// Index into kCountedKinds.
+constexpr size_t CountedKind(OpKind op, ReduceOp reduce) {
+  if (op == OpKind::kAllreduce && reduce == ReduceOp::kAdasum) return 7;
+  return op > OpKind::kJoin ? 8 : static_cast<size_t>(op);
+}
+
+struct Counters {
+  explicit Counters(int size) : peers(static_cast<size_t>(size)) {}
+
+  // Operations that this rank's callers submitted; see docs/guide/observability.md for what is counted when.
+  struct alignas(64) Kind {
+    Tally completed;
+    Tally failed;
+    Tally timed_out;  // of the failed ones
+    Tally bytes;
+    Tally wait;  // ticks until all members wanted it
+    Tally run;   // ticks from then on
+  };
+  std::array<Kind, kCountedKinds.size()> kinds;
+
+  // By rank, this one included.
+  struct alignas(64) Peer {
+    Flow shm;    // data of operations, through shared memory
+    Tally last;  // operations for which this rank waited until that one came
+    Tally wait;  // ticks, in those
+  };
+  std::vector<Peer> peers;
+
+  Tally operations;  // over in any way, also those that nobody here asked for: a measure of progress
+  Tally cache_hits;
+  Tally requests;  // cache misses
+  Tally fusion_batches;
+  Tally fusion_tensors;
+  Tally fusion_bytes;
+  Tally sleeps;
+  Tally stalls;
+};
+
+}  // namespace hvd::trace
