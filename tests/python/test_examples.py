@@ -51,6 +51,8 @@ def test_python_in_the_pages_runs(page):
         "horovod.common.objects",
         "horovod.common.basics",
         "horovod.common.process_sets",
+        "horovod.chaos.worker",
+        "horovod.chaos.soak_report",
     ],
 )
 def test_examples_in_docstrings(module):

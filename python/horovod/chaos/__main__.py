@@ -80,6 +80,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"argument --report: {chosen.report} ends neither in .md nor in .json")
     if chosen.report and not chosen.report.absolute().parent.is_dir():
         parser.error(f"argument --report: there is no folder {chosen.report.absolute().parent}")
+    if chosen.only == ("sockets",) and chosen.transport == ("shm",):
+        parser.error("argument --only: sockets are used by the transports tcp and hosts only")
     if chosen.job is not None and chosen.job < 0:
         parser.error(f"argument --job: {chosen.job} is below 0")
     if not sys.platform.startswith("linux"):

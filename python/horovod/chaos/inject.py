@@ -112,14 +112,15 @@ class Injector:
         if fault.detail.endswith("one") and peers:
             chosen = [sorted(peers)[fault.at % len(peers)]]
         if not chosen:
-            return self._tell(fault, impossible="there are no connections")
+            return self._tell(fault, skipped=True)
         self._tell(fault, ports=[peers[number] for number in chosen if number in peers])
         for number in chosen:
-            if fault.detail.startswith("close"):
-                os.close(number)
-            else:
-                with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as one:
-                    one.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # the engine may have closed it meanwhile
+                if fault.detail.startswith("close"):
+                    os.close(number)
+                else:
+                    with socket.socket(fileno=os.dup(number)) as one:
+                        one.shutdown(socket.SHUT_RDWR)
         return None
 
     def _take_shared_memory(self, fault: Fault) -> None:

@@ -41,7 +41,7 @@ KINDS: dict[str, Kind] = {
     "leave": Kind(DEADLY, 7, (SELF,), (RUN,), "the script ends early, in good order"),
     "exception": Kind(ENDS, 10, (SELF,), (RUN,), "the script raises; hvd.shutdown() with operations in flight"),
     "freeze": Kind(ENDS, 5, (SELF, DRIVER), (RUN,), "SIGSTOP for longer than the heartbeat time-out"),
-    "sockets": Kind(ENDS, 12, (SELF, TIMER), (RUN,), "one or all connections closed or shut down"),
+    "sockets": Kind(ENDS, 12, (SELF, TIMER), (INIT, RUN, SHUTDOWN), "one or all connections closed or shut down"),
     "stop": Kind(HARMLESS, 8, (SELF, DRIVER), (INIT, RUN, SHUTDOWN), "SIGSTOP, and SIGCONT in time"),
     "delay": Kind(HARMLESS, 6, (SELF,), (INIT, RUN, SHUTDOWN), "the rank sleeps between two operations"),
     "shm": Kind(OPEN, 5, (SELF,), (INIT,), "/dev/shm is full, or no shared memory may be had, or too little"),
@@ -69,8 +69,9 @@ class Fault:
     def effect(self) -> str:
         """What it is for the others."""
         effect = KINDS[self.kind].effect
-        # Then others may be done with their operations, or not.
-        return OPEN if self.phase == SHUTDOWN and effect != HARMLESS else effect
+        # At the end others may be done with their operations, or not; at the start there may be connections, or not.
+        either = self.phase == SHUTDOWN or (self.phase == INIT and self.kind == "sockets")
+        return OPEN if either and effect != HARMLESS else effect
 
     def describe(self) -> str:
         """One line about it."""
@@ -178,6 +179,9 @@ def _fault(rng: random.Random, number: int, kind: str, size: int) -> Fault:
     detail = rng.choice(details.get(kind, [""]))
     if detail == "null pointer" and source == DRIVER:
         detail = "SIGSEGV"
+    if kind == "sockets" and phase != RUN:
+        # Whoever opens and closes files at that time would get the number of one that is closed under its feet.
+        source, detail = TIMER, detail.replace("close", "shut down")
     return Fault(
         number=number,
         kind=kind,

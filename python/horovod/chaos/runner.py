@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 
 from horovod.chaos import system
 from horovod.chaos.operations import Oracle
-from horovod.chaos.plan import DEADLY, DRIVER, ENDS, HARMLESS, INIT, SHUTDOWN, Fault, Options, Round, plan_job
-from horovod.chaos.verdict import HANG, LEAK, Injection, Member, Outcome, judge
-from horovod.chaos.worker import STOP_AT, start
+from horovod.chaos.plan import Options, Round, plan_job
+from horovod.chaos.verdict import HANG, LEAK, Outcome, judge
+from horovod.chaos.watch import GRACE_S, Process, Watch
+from horovod.chaos.worker import STOP_AT
 
-# What a machine that is busy with other things may take on top of every limit. It only has to catch hangs.
-GRACE_S = 20.0
 _LOG_LINES = 30
 
 
@@ -44,53 +43,6 @@ class JobResult:
     logs: str = ""
 
 
-class _Process:
-    """A worker as its runner sees it."""
-
-    def __init__(self, number: int, shared: memoryview, folder: pathlib.Path, oracle: Oracle) -> None:
-        self.number = number
-        self.log = folder / f"worker{number}.log"
-        self.pid, self.commands, self.events = start(number, shared, str(self.log), oracle)
-        os.set_blocking(self.events, False)
-        self.pidfd = os.pidfd_open(self.pid)
-        self.status: int | None = None
-        self._rest = b""
-
-    def send(self, spec: dict) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self.commands, json.dumps(spec).encode() + b"\n")
-
-    def read(self) -> list[dict]:
-        """Return what it told since the last time."""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self.events, 65536):
-                self._rest += chunk
-        *lines, self._rest = self._rest.split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def signal(self, number: int) -> bool:
-        """Send a signal, if it is still there."""
-        if self.status is not None:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, number)
-            return True
-        return False
-
-    def reap(self, block: bool = False) -> bool:
-        """Note its end, if that has come."""
-        if self.status is None:
-            pid, status = os.waitpid(self.pid, 0 if block else os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-        return self.status is not None
-
-    def close(self) -> None:
-        """Forget it; it must have ended."""
-        for descriptor in (self.commands, self.events, self.pidfd):
-            os.close(descriptor)
-
-
 class Job:
     """One job."""
 
@@ -102,7 +54,7 @@ class Job:
         self.memory = mmap.mmap(-1, 4096)
         self.shared = memoryview(self.memory).cast("q")
         self.shared[STOP_AT] = -1  # no round may end yet
-        self.alive: list[_Process] = []
+        self.alive: list[Process] = []
         self.started = 0
         self.port = free_port()
 
@@ -135,7 +87,7 @@ class Job:
         while len(self.alive) > plan.size:
             self._dismiss(self.alive.pop(rng.randrange(len(self.alive))))
         while len(self.alive) < plan.size:
-            self.alive.append(_Process(self.started, self.shared, self.folder, self.oracle))
+            self.alive.append(Process(self.started, self.shared, self.folder, self.oracle))
             self.started += 1
         processes = rng.sample(self.alive, plan.size)
         environment = self._environment(plan)
@@ -145,7 +97,7 @@ class Job:
                 env["HOROVOD_HOSTNAME"] = f"host{rank * 2 // plan.size}"
             own = [fault for fault in plan.to_json()["faults"] if fault["rank"] == rank]
             process.send({**plan.to_json(), "rank": rank, "env": env, "faults": own})
-        outcome = _Watch(plan, processes, self.shared).until_over()
+        outcome = Watch(plan, processes, self.shared).until_over()
         self.alive = [process for process in processes if process.status is None]
         for process in set(processes) - set(self.alive):
             process.close()
@@ -193,7 +145,7 @@ class Job:
             "HOROVOD_LOG_LEVEL": os.environ.get("HOROVOD_LOG_LEVEL", "warning"),
         }
 
-    def _dismiss(self, process: _Process) -> None:
+    def _dismiss(self, process: Process) -> None:
         """Let a worker go that is in no round."""
         os.close(process.commands)
         process.commands = os.dup(process.events)  # closed with the rest
@@ -230,170 +182,6 @@ class Job:
             if lines:
                 parts += [f"--- worker {number}", *lines[-_LOG_LINES:]]
         return "\n".join(parts)
-
-
-class _Watch:
-    """One round from outside: hears what its workers tell, sends signals at their times, and sees when it is over."""
-
-    def __init__(self, plan: Round, processes: list[_Process], shared: memoryview) -> None:
-        self.plan = plan
-        self.processes = processes
-        self.shared = shared
-        self.members = [Member(rank, process.number) for rank, process in enumerate(processes)]
-        self.outcome = Outcome(plan, self.members, [], [])
-        self.begin = time.monotonic()
-        self.waiting: list[Fault] = [fault for fault in plan.faults if fault.source == DRIVER]
-        self.continue_at: dict[int, float] = {}  # rank: when it gets SIGCONT
-        self.frozen: set[int] = set()
-        self.poll = select.poll()
-        for process in processes:
-            self.poll.register(process.events, select.POLLIN)
-            self.poll.register(process.pidfd, select.POLLIN)
-
-    def until_over(self) -> Outcome:
-        """Return when no rank takes part any more."""
-        deadline = self._deadline()
-        while not all(self._over(member) for member in self.members):
-            self._send_signals()
-            if self._may_stop():
-                self.shared[STOP_AT] = max(self.shared[STOP_AT], self.plan.number)
-            self._hear(self._patience(deadline))
-            deadline = self._deadline()
-            if time.monotonic() > deadline:
-                self._give_up()
-                break
-        return self.outcome
-
-    def _over(self, member: Member) -> bool:
-        process = self.processes[member.rank]
-        if member.rank in self.continue_at or (member.rank in self.frozen and process.status is None):
-            return False
-        return (member.down is not None and member.down["outcome"] != "left") or process.status is not None
-
-    def _hear(self, seconds: float) -> None:
-        self.poll.poll(max(seconds, 0) * 1000)
-        for member, process in zip(self.members, self.processes):
-            if process.status is not None:
-                continue
-            # In this order: what it told before it ended is there when its end is seen.
-            ended = process.reap()
-            for event in process.read():
-                self._take(member, event)
-            if ended:
-                member.status = process.status
-                self.poll.unregister(process.events)
-                self.poll.unregister(process.pidfd)
-
-    def _take(self, member: Member, event: dict) -> None:
-        name = event["event"]
-        if name == "up":
-            member.up, member.ports = True, event["ports"]
-        elif name == "down":
-            member.down = event
-        elif name == "late":
-            member.late.append(event["wrong"])
-        elif name == "inject":
-            fault = next(one for one in self.plan.faults if one.number == event["fault"])
-            if "impossible" in event:
-                self.outcome.impossible.append((fault, event["impossible"]))
-            else:
-                self._injected(Injection(fault, event["t"], event.get("ports", [])))
-
-    def _injected(self, injection: Injection) -> None:
-        fault = injection.fault
-        self.outcome.injections.append(injection)
-        if fault.kind == "stop":
-            until = injection.at + fault.seconds
-            self.continue_at[fault.rank] = max(until, self.continue_at.get(fault.rank, 0.0))
-        elif fault.kind == "freeze":
-            self.frozen.add(fault.rank)
-
-    def _send_signals(self) -> None:
-        now = time.monotonic()
-        for fault in list(self.waiting):
-            due = self._due(fault)
-            if due is None or due > now:
-                continue
-            self.waiting.remove(fault)
-            number = signal.SIGSTOP if fault.kind in ("stop", "freeze") else _signal_of(fault)
-            if self.members[fault.rank].down is None and self.processes[fault.rank].signal(number):
-                self._injected(Injection(fault, now))
-        for rank, until in list(self.continue_at.items()):
-            if until <= now:
-                del self.continue_at[rank]
-                if rank not in self.frozen:
-                    self.processes[rank].signal(signal.SIGCONT)
-        if self.frozen and self._others_over():
-            for rank in self.frozen:
-                self.processes[rank].signal(signal.SIGCONT)
-            self.frozen.clear()
-
-    def _others_over(self) -> bool:
-        others = [member for member in self.members if member.rank not in self.frozen]
-        return all(self._over(member) for member in others)
-
-    def _due(self, fault: Fault) -> float | None:
-        """When a fault from outside is to come; None: not known yet."""
-        if fault.phase == INIT:
-            return self.begin + fault.after
-        if not all(member.up or self._over(member) for member in self.members):
-            return None
-        if fault.phase == SHUTDOWN and self.shared[STOP_AT] < self.plan.number:
-            return None
-        return time.monotonic() if fault.after == 0 else self._anchor(fault.phase) + fault.after
-
-    def _anchor(self, phase: str) -> float:
-        if not hasattr(self, f"_{phase}_since"):
-            setattr(self, f"_{phase}_since", time.monotonic())
-        return getattr(self, f"_{phase}_since")
-
-    def _may_stop(self) -> bool:
-        """Whether all that is to happen before the ranks may end by themselves has happened."""
-        if any(injection.fault.effect in (DEADLY, ENDS) for injection in self.outcome.injections):
-            return False  # that is to end them
-        happened = {injection.fault.number for injection in self.outcome.injections}
-        happened |= {fault.number for fault, _ in self.outcome.impossible}
-        for fault in self.plan.faults:
-            if fault.phase == SHUTDOWN or fault.number in happened or self._over(self.members[fault.rank]):
-                continue
-            if fault.source == DRIVER and fault not in self.waiting:
-                continue
-            return False
-        return not self.continue_at
-
-    def _patience(self, deadline: float) -> float:
-        now = time.monotonic()
-        times = [deadline, *self.continue_at.values()]
-        for fault in self.waiting:
-            times.append(self._due(fault) or now + 0.5)
-        return min(times) - now
-
-    def _deadline(self) -> float:
-        """Give every step its time; the last thing that happened counts."""
-        injections = self.outcome.injections
-        last = max([self.begin, *(one.at + one.fault.seconds for one in injections)])
-        limit = self.plan.heartbeat_s + GRACE_S
-        if not all(member.up for member in self.members):
-            limit += self.plan.start_timeout_s
-        if not any(one.fault.effect != HARMLESS for one in injections):
-            limit += 40.0  # they still work
-        return last + limit
-
-    def _give_up(self) -> None:
-        """Let those that hang say where, then end them."""
-        for member, process in zip(self.members, self.processes):
-            if not self._over(member):
-                member.hung = True
-                process.signal(signal.SIGCONT)
-                process.signal(signal.SIGUSR1)
-        time.sleep(1.0)
-        for process in self.processes:
-            process.signal(signal.SIGKILL)
-            process.reap(block=True)
-
-
-def _signal_of(fault: Fault) -> int:
-    return signal.Signals[fault.detail or fault.kind.upper()]
 
 
 def free_port() -> int:

@@ -3,7 +3,7 @@
 One job without faults, for long: whether memory, descriptors, threads or times grow.
 
 Each rank runs the operations of `workload`, and after each window a few that are always the same and are timed. What
-happens at the start (buffers that fill up, plans that are made) is no growth: the first tenth does not count.
+happens at the start (buffers that fill up, plans that are made) is no growth: the first fifth does not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from horovod.chaos.runner import free_port
 from horovod.chaos.soak_report import Sample, Soak, percentile
 from horovod.chaos.workload import Workload, WrongResult
 
-_WARM_UP = 0.1
+_WARM_UP = 0.2
 _SAMPLES = 60
 # For a machine that has other things to do, to start and to end.
 _GRACE_S = 120.0
