@@ -32,7 +32,7 @@ def read(path: str | os.PathLike) -> list[Event]:
 
 
 def _clock(events: list[Event]) -> dict:
-    for event in events:
+    for event in reversed(events):  # the last one knows what was measured meanwhile
         if event.get("name") == "hvd_clock":
             return event["args"]
     for event in events:

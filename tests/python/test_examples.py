@@ -29,8 +29,11 @@ def test_digits(ranks):
     assert outputs[1:] == [""] * (ranks - 1)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/numpy.md", "docs/guide/operations.md"])
-def test_python_in_the_pages_runs(page):
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/guide/{name}.md" for name in ("numpy", "operations", "timeline"))]
+)
+def test_python_in_the_pages_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     # What stands right under a program is what its ranks print.
     blocks = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```)?", (ROOT / page).read_text(), flags=re.S)
     assert blocks

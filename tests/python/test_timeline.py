@@ -66,6 +66,28 @@ def test_every_rank_writes_one_that_is_complete_however_it_ends(tmp_path, monkey
     assert events(merged)
 
 
+def test_the_clock_of_another_host_is_measured(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # Two hosts in name, so the offset is about 0; that it was measured shows in a second clock.
+    script = """
+import os, time
+os.environ["HOROVOD_HOSTNAME"] = "host" + os.environ["HOROVOD_RANK"]
+import horovod.numpy as hvd
+hvd.init()
+while hvd.rank() == 1 and open("t.1.json").read().count("hvd_clock") < 2:
+    time.sleep(0.01)
+hvd.barrier()
+"""
+    environment = {"HOROVOD_TIMELINE": "t.json", "HOROVOD_TIMELINE_ALL_RANKS": "1"}
+    spawn.run([sys.executable, "-c", script], 2, timeout=60, env=environment)
+    clocks = [
+        [event["args"]["clock_offset_ns"] for event in events(tmp_path / name) if event.get("name") == "hvd_clock"]
+        for name in ("t.json", "t.1.json")
+    ]
+    assert [len(found) for found in clocks] == [1, 2]
+    assert abs(clocks[1][1]) < 10**9
+
+
 def test_starts_and_stops_at_run_time(engine, tmp_path):
     hvd.start_timeline(tmp_path / "t.json", mark_cycles=True)
     hvd.allreduce(1.0, name="seen")

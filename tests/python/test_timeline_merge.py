@@ -53,6 +53,13 @@ def test_hosts_are_aligned_by_wall_clock_and_measured_offset():
     assert begins == {0: 10.0, 1: 210.0}
 
 
+def test_an_offset_that_was_measured_later_counts():
+    first = file(0, *pair(0, 0, 10.0), wall=1_000_000)
+    second = file(1, *pair(0, 1, 10.0), wall=1_500_000) + file(1, wall=1_500_000, offset=-300_000)
+    begins = {e["tid"]: e["ts"] for e in timeline.merge([first, second]) if e["ph"] == "B"}
+    assert begins == {0: 10.0, 1: 210.0}
+
+
 def test_ranks_of_one_host_are_aligned_by_its_monotonic_clock():
     """Between the two starts the wall clock was set back by a second."""
     first = file(0, *pair(0, 0, 10.0), boot="x", monotonic=1_000_000, wall=10**9)

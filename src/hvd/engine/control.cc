@@ -2,6 +2,7 @@
 // Control messages between engines.
 #include "hvd/base/log.h"
 #include "hvd/engine/engine.h"
+#include "hvd/trace/ticks.h"
 
 namespace hvd::engine {
 
@@ -32,9 +33,9 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
   } else if (auto* goodbye = std::get_if<wire::Goodbye>(&*message)) {
     MarkLeft(from, goodbye->rank >= 0 && goodbye->rank < world_.layout.size ? goodbye->rank : from, goodbye->text);
   } else if (auto* ping = std::get_if<wire::Ping>(&*message)) {
-    SendControl(from, wire::Encode(wire::Pong{ping->number}));
-  } else if (std::get_if<wire::Pong>(&*message) != nullptr) {
-    liveness_.OnPong(from);
+    SendControl(from, wire::Encode(wire::Pong{ping->number, trace::ClockNanos(CLOCK_REALTIME)}));
+  } else if (auto* pong = std::get_if<wire::Pong>(&*message)) {
+    OnPong(from, *pong);
   } else if (auto* stalled = std::get_if<wire::Stalled>(&*message)) {
     stalls_.OnStalled(from, *stalled);
   } else if (auto* inquiry = std::get_if<wire::Inquiry>(&*message)) {
@@ -44,6 +45,23 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
   } else if (auto* revoke = std::get_if<wire::Revoke>(&*message)) {
     Revoke({revoke->kind, revoke->rank, revoke->detail, static_cast<int32_t>(revoke->pid)}, revoke->text);
   }
+}
+
+void Engine::AskForClock() {
+  const Layout& layout = world_.layout;
+  const bool elsewhere = layout.host_of[layout.rank] != layout.host_of[0];
+  if (!elsewhere || !options_.config.timeline_all_ranks) return;
+  if (const auto number = clock_offset_.Ask(trace::ClockNanos(CLOCK_MONOTONIC))) {
+    SendControl(0, wire::Encode(wire::Ping{*number}));
+  }
+}
+
+void Engine::OnPong(Rank from, const wire::Pong& pong) {
+  liveness_.OnPong(from);
+  const bool mine = from == 0 && clock_offset_.OnAnswer(pong.number, pong.wall_ns, trace::ClockNanos(CLOCK_MONOTONIC),
+                                                        trace::ClockNanos(CLOCK_REALTIME));
+  if (!mine) return;
+  clock_offset_.known() ? recorder_.KnowClock(clock_offset_.nanos()) : AskForClock();
 }
 
 void Engine::KeepEarly(Rank from, std::span<const std::byte> bytes) {

@@ -45,6 +45,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
     if (!self->ReachedByRing(rank)) pair->SendMessage(wire::Encode(wire::Pong{0}));
   }
   if (self->world_.window != nullptr) self->world_.window->Beat();
+  self->AskForClock();
   if (self->options_.own_thread) self->thread_ = std::thread([self] { self->ThreadMain(); });
   return engine;
 }

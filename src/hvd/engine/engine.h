@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "hvd/base/config.h"
+#include "hvd/engine/clock_offset.h"
 #include "hvd/engine/completer.h"
 #include "hvd/engine/liveness.h"
 #include "hvd/engine/memory.h"
@@ -138,6 +139,9 @@ class Engine final : public SetHost {
   bool DrainInbox();
   void BeginOnLoop(Operation* op);
   void OnControl(Rank from, std::span<const std::byte> bytes);
+  // Asks rank 0 for its clock, if that is worth knowing and not known yet.
+  void AskForClock();
+  void OnPong(Rank from, const wire::Pong& pong);
   // A message for a set that this rank is about to make.
   void KeepEarly(Rank from, std::span<const std::byte> bytes);
   void SleepUntil(Time until);
@@ -187,6 +191,7 @@ class Engine final : public SetHost {
   Completer completer_;
   Liveness liveness_;
   StallInspector stalls_;
+  ClockOffset clock_offset_;
 
   std::mutex inbox_mutex_;
   std::vector<Operation*> inbox_;

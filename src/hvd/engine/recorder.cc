@@ -139,7 +139,8 @@ Status Recorder::StartTimeline(const std::string& path, bool mark_cycles) {
                           .size = size_,
                           .host = host_,
                           .mark_cycles = mark_cycles,
-                          .max_bytes = static_cast<uint64_t>(config_.timeline_max_bytes)});
+                          .max_bytes = static_cast<uint64_t>(config_.timeline_max_bytes),
+                          .clock_offset_ns = clock_offset_ns_});
 }
 
 }  // namespace hvd::engine

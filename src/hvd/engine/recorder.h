@@ -4,6 +4,7 @@
 //
 // Thread safety: Queued, Read, StartTimeline and StopTimeline from any thread; the rest with the progress token.
 
+#include <atomic>
 #include <optional>
 #include <string>
 
@@ -62,6 +63,11 @@ class Recorder {
   // Rank 0 writes `path`; the others theirs beside it where HOROVOD_TIMELINE_ALL_RANKS is set, else nothing.
   Status StartTimeline(const std::string& path, bool mark_cycles);
   void StopTimeline() { timeline_.Stop(); }
+  // What must be added to this host's wall clock to get rank 0's was measured.
+  void KnowClock(int64_t offset_ns) {
+    clock_offset_ns_ = offset_ns;
+    timeline_.KnowClock(offset_ns);
+  }
 
  private:
   uint64_t Now() const { return flight_.ticks().Now(); }
@@ -73,6 +79,7 @@ class Recorder {
   const std::string host_;
   SteadyClock clock_;
   trace::Counters counters_;
+  std::atomic<int64_t> clock_offset_ns_{0};
   trace::FlightRecorder flight_;
   uint64_t begun_ = 0;  // time of the last Submitted
   trace::Timeline timeline_;

@@ -45,7 +45,7 @@ struct TimelineOptions {
 std::string TimelinePath(std::string_view path, Rank rank);
 
 struct TimelineEvent {
-  enum class Kind : uint8_t { kReady, kNegotiated, kExecuted, kActivity, kCycle };
+  enum class Kind : uint8_t { kReady, kNegotiated, kExecuted, kActivity, kCycle, kClock };
   static constexpr size_t kNameBytes = 136;
   static constexpr size_t kDims = 6;
 
@@ -58,7 +58,7 @@ struct TimelineEvent {
   const char* activity;
   Time begin;
   Time end;
-  int64_t shape[kDims];
+  int64_t shape[kDims];  // of kClock: the offset
   char name[kNameBytes];
 };
 
@@ -102,6 +102,12 @@ class Timeline {
     if (on() && mark_cycles_.load(std::memory_order_relaxed)) {
       Record(TimelineEvent::Kind::kCycle, 0, {}, 0, at, at);
     }
+  }
+
+  // TimelineOptions::clock_offset_ns was measured meanwhile.
+  void KnowClock(int64_t offset_ns) {
+    const Time now = SteadyClock().Now();
+    if (on()) Record(TimelineEvent::Kind::kClock, 0, {}, 0, now, now, DType::kUInt8, {&offset_ns, 1});
   }
 
   // Events that did not fit into the queue, since the object was made.

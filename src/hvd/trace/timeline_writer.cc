@@ -44,16 +44,20 @@ Result<std::unique_ptr<TimelineWriter>> TimelineWriter::Create(TimelineOptions o
   return writer;
 }
 
-Status TimelineWriter::Open() {
-  const std::string who = fmt::format("rank {}", options_.rank);
-  const std::string start = fmt::format(R"(, "start_time_since_epoch_in_micros": {})", wall_base_ns_ / 1000);
-  const std::string clock = fmt::format(
+std::string TimelineWriter::ClockLine() const {
+  return fmt::format(
       R"({{"ph": "M", "name": "hvd_clock", "pid": 0, "args": {{"rank": {}, "size": {}, "host": "{}", "pid": {}, )"
       R"("version": "{}", "boot": "{}", "monotonic_base_ns": {}, "wall_base_ns": {}, "clock_offset_ns": {}}}}})",
       options_.rank, options_.size, Escaped(options_.host), ::getpid(), HVD_VERSION, boot_,
       base_.time_since_epoch().count(), wall_base_ns_, options_.clock_offset_ns);
+}
+
+Status TimelineWriter::Open() {
+  const std::string who = fmt::format("rank {}", options_.rank);
+  const std::string start = fmt::format(R"(, "start_time_since_epoch_in_micros": {})", wall_base_ns_ / 1000);
   processes_.clear();
-  auto file = ArrayFile::Create(options_.path, ProcessName(0, who, start) + ",\n" + clock, options_.max_bytes / 2);
+  auto file =
+      ArrayFile::Create(options_.path, ProcessName(0, who, start) + ",\n" + ClockLine(), options_.max_bytes / 2);
   if (!file) return Fail(std::move(file).error());
   file_ = std::move(*file);
   return {};
@@ -104,6 +108,10 @@ Status TimelineWriter::TryWrite(const TimelineEvent& event) {
   if (event.kind == Kind::kCycle) {
     return file_->Append(fmt::format(R"({{"ph": "i", "name": "CYCLE_START", {}, "s": "g"}})", Stamp(event.begin, 0)));
   }
+  if (event.kind == Kind::kClock) {
+    options_.clock_offset_ns = event.shape[0];
+    return file_->Append(ClockLine());
+  }
   HVD_ASSIGN_OR_RETURN(const int process, ProcessOf(event));
   const auto op = static_cast<OpKind>(event.number);
   switch (event.kind) {
@@ -124,6 +132,7 @@ Status TimelineWriter::TryWrite(const TimelineEvent& event) {
                                        Stamp(begin, process), Micros(event.end - begin)));
     }
     case Kind::kCycle:
+    case Kind::kClock:
       break;
   }
   return {};

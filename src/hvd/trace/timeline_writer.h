@@ -28,6 +28,7 @@ class TimelineWriter {
   explicit TimelineWriter(TimelineOptions options);
 
   Status Open();
+  std::string ClockLine() const;
   // kResourceExhausted: the file is full.
   Status TryWrite(const TimelineEvent& event);
   Status Rotate();
@@ -36,7 +37,7 @@ class TimelineWriter {
   std::string Stamp(Time time, int process) const;
   std::string Span(std::string_view name, const TimelineEvent& event, int process, std::string_view args) const;
 
-  const TimelineOptions options_;
+  TimelineOptions options_;
   const std::string boot_;
   const Time base_;
   const int64_t wall_base_ns_;

@@ -36,7 +36,7 @@ class Decoder {
       case fbs::Body::Ping:
         return ControlMessage(Ping{control.body_as_Ping()->number()});
       case fbs::Body::Pong:
-        return ControlMessage(Pong{control.body_as_Pong()->number()});
+        return ControlMessage(Pong{control.body_as_Pong()->number(), control.body_as_Pong()->wall_ns()});
       case fbs::Body::Revoke:
         return RevokeBody(*control.body_as_Revoke());
       case fbs::Body::Stalled:

@@ -99,7 +99,9 @@ class Encoder {
     return {fbs::Body::Goodbye, fbs::CreateGoodbye(builder_, m.rank, m.clean, text).Union()};
   }
   Encoded operator()(const Ping& m) { return {fbs::Body::Ping, fbs::CreatePing(builder_, m.number).Union()}; }
-  Encoded operator()(const Pong& m) { return {fbs::Body::Pong, fbs::CreatePong(builder_, m.number).Union()}; }
+  Encoded operator()(const Pong& m) {
+    return {fbs::Body::Pong, fbs::CreatePong(builder_, m.number, m.wall_ns).Union()};
+  }
   Encoded operator()(const Revoke& m) {
     const auto text = String(builder_, Cut(m.text, kMaxTextBytes));
     return {fbs::Body::Revoke, fbs::CreateRevoke(builder_, m.kind, m.rank, m.detail, m.pid, text).Union()};

@@ -118,7 +118,8 @@ struct Ping {
   uint64_t number = 0;
 };
 struct Pong {
-  uint64_t number = 0;
+  uint64_t number = 0;  // of the ping
+  int64_t wall_ns = 0;  // the sender's wall clock
 };
 
 // The generation is over; the first cause, handed on. `kind` and `detail` (a signal, an exit status) are the engine's

@@ -93,7 +93,7 @@ ControlMessage AnyMessage() {
     case 4:
       return Ping{*rc::gen::arbitrary<uint64_t>()};
     case 5:
-      return Pong{*rc::gen::arbitrary<uint64_t>()};
+      return Pong{*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<int64_t>()};
     case 6:
       return Stalled{*rc::gen::inRange<int64_t>(0, 1 << 30)};
     case 7:
@@ -136,7 +136,10 @@ struct EqualTo {
     return a.rank == b.rank && a.clean == b.clean && a.text == b.text;
   }
   bool operator()(const Ping& a) const { return a.number == std::get<Ping>(other).number; }
-  bool operator()(const Pong& a) const { return a.number == std::get<Pong>(other).number; }
+  bool operator()(const Pong& a) const {
+    const Pong& b = std::get<Pong>(other);
+    return a.number == b.number && a.wall_ns == b.wall_ns;
+  }
   bool operator()(const Revoke& a) const {
     const auto& b = std::get<Revoke>(other);
     return a.kind == b.kind && a.rank == b.rank && a.detail == b.detail && a.pid == b.pid && a.text == b.text;
