@@ -108,6 +108,40 @@ def test_log_dir_keeps_every_job_and_points_to_the_latest(tmp_path):
     assert f"logs:       {tmp_path}" in failed.stderr
 
 
+def test_a_full_disk_ends_a_file_and_not_the_job(tmp_path):
+    (tmp_path / "rank.0").mkdir()
+    (tmp_path / "rank.0" / "stdout").symlink_to("/dev/full")
+    result = horovodrun("-np", "1", "--output-filename", tmp_path, "sh", "-c", "echo one; echo two")
+    assert result.returncode == 0
+    assert result.stdout == "[0]<stdout>:one\n[0]<stdout>:two\n"
+    assert f"{tmp_path}/rank.0/stdout: No space left on device; the rest of it is not kept" in result.stderr
+
+
+def test_closed_streams_do_not_mix_things_up():
+    closed = subprocess.run(
+        ["sh", "-c", f"exec {HOROVODRUN} -np 2 sh -c 'read x; echo $? >&2' <&- >&-"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert sorted(closed.stderr.splitlines()) == ["[0]<stderr>:1", "[1]<stderr>:1"]
+    assert closed.returncode == 0
+
+
+def test_it_says_what_it_does_when_asked():
+    result = horovodrun("-np", "2", "--verbose", "true")
+    first, second = result.stderr.splitlines()
+    assert first.startswith("horovodrun: 2 ranks started in ")
+    assert second.startswith("horovodrun: all ranks ended")
+
+
+def test_two_names_of_this_machine_are_two_hosts_of_the_job():
+    result = horovodrun("-np", "2", "-H", "localhost:1,127.0.0.1:1", sys.executable, "-c", NUMPY)
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == ["[0]<stdout>:0 2 0 2 [2. 2.]", "[1]<stdout>:1 2 0 2 [2. 2.]"]
+
+
 def test_colors_and_prefixes():
     result = horovodrun("-np", "1", "--color", "always", "--prefix", "{host}:{rank}", "echo", "x")
     assert result.stdout == "\033[36mlocalhost:0 | \033[0mx\n"

@@ -69,7 +69,11 @@ Status Job::Run() {
   started_at_ = std::time(nullptr);
   HVD_RETURN_IF_ERROR(WatchEvents());
   const Status started = StartAll();
-  if (!started) KillAll();
+  if (!started) {
+    KillAll();
+  } else if (settings_.on_started) {
+    settings_.on_started(std::chrono::duration<double>(loop_->Now() - started_).count());
+  }
   while (!AllOver()) loop_->Turn(Duration(-1));
   over_ = loop_->Now();
   SweepUp();

@@ -12,6 +12,7 @@
 
 #include <signal.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,7 @@ class Job {
     std::string store;  // where the ranks meet
     std::string name;   // value of kJobVariable
     Inherited inherited;
+    std::function<void(double seconds)> on_started{};  // all ranks were started; may be empty
   };
 
   // All that is pointed to outlives the job. Signals must be blocked already (BlockSignals).

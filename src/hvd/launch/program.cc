@@ -18,8 +18,8 @@
 namespace hvd::launch {
 namespace {
 
-// For whoever reads our output to take the last of it.
-constexpr Duration kLastWords = std::chrono::seconds(5);
+// A reader that takes nothing for so long is not waited for at the end.
+constexpr Duration kLastWords = std::chrono::seconds(30);
 
 void Print(int fd, const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
@@ -128,10 +128,17 @@ int RunJob(const Options& options, const Plan& plan, OutputOptions output_option
   if (!loop) return Complain(loop.error(), kOwnFailure);
   Sink out(1), err(2);
   for (const std::string& note : options.notes) err.Write(fmt::format("horovodrun: note: {}\n", note));
+  // On a terminal people see that it begins; into files and pipes goes what ranks print alone, unless asked.
+  if (options.verbose || ::isatty(2) == 1) {
+    settings.on_started = [&](double seconds) {
+      err.Write(fmt::format("horovodrun: {} {} started in {:.3f} s: {}\n", plan.slots.size(),
+                            plan.slots.size() == 1 ? "rank" : "ranks", seconds, plan.program));
+    };
+  }
   Output output(std::move(output_options), static_cast<int>(plan.slots.size()), &out, &err);
   Job job(std::move(settings), plan, &*warden, &output, loop->get());
   const Status ran = job.Run();
-  if (options.verbose) err.Write(fmt::format("horovodrun: {:.3f} s\n", job.MakeReport().elapsed_s));
+  if (options.verbose) err.Write(fmt::format("horovodrun: all ranks ended, {:.3f} s\n", job.MakeReport().elapsed_s));
   if (!ran) {
     err.Write(fmt::format("horovodrun: {}\n", ran.error().message));
     (void)err.Flush(kLastWords);

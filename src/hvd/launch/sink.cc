@@ -21,7 +21,8 @@ struct Sink::Shared {
 
   void Run();
   // False: nobody reads any more.
-  bool WriteAll(std::string_view bytes) const;
+  bool WriteAll(std::string_view bytes);
+  void ConfessDrops();  // with the mutex
 
   const int fd;
   const size_t most;
@@ -30,6 +31,7 @@ struct Sink::Shared {
   std::string queue;     // guarded by mutex, as the rest
   size_t writing = 0;    // bytes that the thread has taken
   uint64_t dropped = 0;  // lines
+  uint64_t written = 0;  // bytes
   bool stop = false;
 };
 
@@ -54,22 +56,27 @@ void Sink::Write(std::string_view lines) {
     shared_->dropped += static_cast<uint64_t>(std::ranges::count(lines, '\n'));
     return;
   }
-  if (shared_->dropped > 0) {
-    shared_->queue += fmt::format("horovodrun: {} lines were dropped here: whoever reads this is too slow\n",
-                                  std::exchange(shared_->dropped, 0));
-  }
+  shared_->ConfessDrops();
   shared_->queue += lines;
   shared_->changed.notify_all();
 }
 
-bool Sink::Flush(Duration timeout) {
+bool Sink::Flush(Duration patience) {
   std::unique_lock lock(shared_->mutex);
-  if (shared_->dropped > 0) {
-    shared_->queue += fmt::format("horovodrun: {} lines were dropped here: whoever reads this is too slow\n",
-                                  std::exchange(shared_->dropped, 0));
-    shared_->changed.notify_all();
+  shared_->ConfessDrops();
+  shared_->changed.notify_all();
+  const auto done = [&] { return shared_->queue.empty() && shared_->writing == 0; };
+  while (!done()) {
+    const uint64_t before = shared_->written;
+    if (!shared_->changed.wait_for(lock, patience, [&] { return done() || shared_->written != before; })) return false;
   }
-  return shared_->changed.wait_for(lock, timeout, [&] { return shared_->queue.empty() && shared_->writing == 0; });
+  return true;
+}
+
+void Sink::Shared::ConfessDrops() {
+  if (dropped == 0) return;
+  queue += fmt::format("horovodrun: {} lines were dropped here: whoever reads this is too slow\n",
+                       std::exchange(dropped, 0));
 }
 
 void Sink::Shared::Run() {
@@ -99,11 +106,15 @@ void Sink::Shared::Run() {
   }
 }
 
-bool Sink::Shared::WriteAll(std::string_view bytes) const {
+bool Sink::Shared::WriteAll(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    // In pieces, so that Flush sees that they move.
+    const ssize_t count = ::write(fd, bytes.data(), std::min<size_t>(bytes.size(), 64 << 10));
     if (count >= 0) {
       bytes.remove_prefix(static_cast<size_t>(count));
+      const std::lock_guard lock(mutex);
+      written += static_cast<uint64_t>(count);
+      changed.notify_all();
     } else if (errno == EAGAIN) {
       // Somebody who shares this terminal or pipe made it non-blocking.
       pollfd waiting{fd, POLLOUT, 0};

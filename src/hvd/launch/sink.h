@@ -27,8 +27,8 @@ class Sink {
 
   // One or more whole lines.
   void Write(std::string_view lines);
-  // Waits until everything is written, at most so long. False: not everything is.
-  bool Flush(Duration timeout);
+  // Waits until everything is written. False: nothing moved for so long.
+  bool Flush(Duration patience);
 
  private:
   struct Shared;

@@ -81,6 +81,7 @@ TEST(Parse, WhatIsNotBuiltIsRefused) {
   EXPECT_THAT(ErrorOf({"-np", "2", "--mpi", "true"}), HasSubstr("--mpi: starting by mpirun"));
   EXPECT_THAT(ErrorOf({"-np", "2", "--min-np", "1", "true"}), HasSubstr("--min-np: elastic training is not"));
   EXPECT_THAT(ErrorOf({"-np", "2", "--autotune", "true"}), HasSubstr("--autotune: autotuning is not"));
+  EXPECT_THAT(ErrorOf({"doctor"}), HasSubstr("doctor: it is not in this release"));
   EXPECT_THAT(ErrorOf({"--blacklist-cooldown-range", "1", "2"}), HasSubstr("elastic training is not"));
 }
 
