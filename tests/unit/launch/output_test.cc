@@ -2,7 +2,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
+
+#include <random>
+#include <thread>
 
 #include "hvd/launch/label.h"
 #include "hvd/launch/lines.h"
@@ -64,6 +68,25 @@ TEST_F(Lines, ThatNeverEndAreCutBetweenCharacters) {
     together += line;
   }
   EXPECT_EQ(together, endless);
+}
+
+TEST_F(Lines, DoNotDependOnThePiecesTheyComeIn) {
+  std::mt19937 random(20261115);
+  for (int round = 0; round < 200; ++round) {
+    std::string text;
+    for (unsigned i = random() % 60; i > 0; --i) text += std::string("ab\r\n\xc3\xb6\r\r\n\n").substr(random() % 10, 3);
+    if (round % 20 == 0) text += std::string(LineCutter::kLongest + random() % 100, 'x') + "\n";
+    Feed(text);
+    cutter_.End();
+    const std::vector<std::string> whole = std::exchange(lines_, {});
+    for (size_t at = 0; at < text.size();) {
+      const size_t size = 1 + random() % (round % 20 == 0 ? 5000 : 7);
+      Feed(std::string_view(text).substr(at, size));
+      at += size;
+    }
+    cutter_.End();
+    ASSERT_EQ(std::exchange(lines_, {}), whole) << "round " << round;
+  }
 }
 
 const Slot kSlot{.host = "node1", .rank = 3, .local_rank = 1};
