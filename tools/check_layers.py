@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]hvd/([^">]+)[">]')
-GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
+GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|(?<!/)\benviron\b")
 SUFFIXES = {".h", ".hpp", ".cc", ".c", ".inc"}
 
 

@@ -2,8 +2,11 @@
 """
 Data-parallel training with the Horovod API.
 
-Import the module of your framework, for example ``import horovod.numpy as hvd``.
+Import the module of your framework, for example ``import horovod.numpy as hvd``. ``horovod.run`` starts a function on
+several processes.
 """
+
+from horovod.runner import run
 
 try:
     from horovod._version import __version__
@@ -12,4 +15,4 @@ except ImportError:  # A source tree that was never installed has no generated f
 
     __version__ = load().hvd_version().decode()
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "run"]

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/diagnose.h"
+
+#include <algorithm>
+#include <set>
+
+namespace hvd::launch {
+namespace {
+
+using Endings = std::vector<Ending>;
+
+bool FailedByItself(const Ending& ending) { return ending.failed() && !ending.told; }
+
+// The rank at the end of "I ended because of rank a, which ended because of rank b, ...". Two that blame each other
+// stop it.
+int FollowBlame(const Endings& endings, int rank) {
+  std::set<int> seen{rank};
+  while (true) {
+    const auto& blames = endings[rank].blames;
+    if (!blames || blames->rank >= static_cast<int>(endings.size()) || !seen.insert(blames->rank).second) return rank;
+    rank = blames->rank;
+  }
+}
+
+bool BlamedAsSilent(const Endings& endings, int rank) {
+  return std::ranges::any_of(endings, [&](const Ending& ending) {
+    return ending.blames && ending.blames->rank == rank && ending.blames->silent;
+  });
+}
+
+// By how many other ranks it is blamed.
+std::vector<int> Votes(const Endings& endings) {
+  std::vector<int> votes(endings.size());
+  for (int rank = 0; rank < static_cast<int>(endings.size()); ++rank) {
+    const int blamed = FollowBlame(endings, rank);
+    if (blamed != rank) ++votes[blamed];
+  }
+  return votes;
+}
+
+// The cause's own code where it has one. A silent rank ends by whoever loses patience first, which says nothing: then
+// it is the code of the first that ended because of it.
+int ExitCode(const Endings& endings, const Diagnosis& diagnosis, const std::vector<int>& failed) {
+  const Ending& cause = endings[diagnosis.cause];
+  // What was about to exit with a code of its own may have been asked to end meanwhile.
+  const bool own = cause.failed() && (!cause.told || cause.signal == 0);
+  if (own && !diagnosis.silent) return cause.exit_code();
+  for (const int rank : failed) {
+    if (rank != diagnosis.cause) return endings[rank].exit_code();
+  }
+  return 1;
+}
+
+}  // namespace
+
+Diagnosis Diagnose(const Endings& endings) {
+  Diagnosis diagnosis;
+  std::vector<int> failed;
+  for (int rank = 0; rank < static_cast<int>(endings.size()); ++rank) {
+    if (FailedByItself(endings[rank])) failed.push_back(rank);
+  }
+  if (failed.empty()) return diagnosis;
+  std::ranges::sort(failed, {}, [&](int rank) { return endings[rank].order; });
+  const std::vector<int> votes = Votes(endings);
+  // Whom the others name is the cause. Without a word from anybody, one that died of a signal goes before those that
+  // exited: the memory of a large process takes longer to go than its peers need to notice and exit.
+  const auto most = std::ranges::max_element(votes);
+  if (*most > 0) {
+    diagnosis.cause = static_cast<int>(most - votes.begin());
+  } else {
+    const auto by_signal = std::ranges::find_if(failed, [&](int rank) { return endings[rank].signal != 0; });
+    diagnosis.cause = by_signal != failed.end() ? *by_signal : failed.front();
+  }
+  const Ending& cause = endings[diagnosis.cause];
+  diagnosis.silent = BlamedAsSilent(endings, diagnosis.cause) && !(cause.code && *cause.code != 0 && !cause.told);
+  diagnosis.exit_code = ExitCode(endings, diagnosis, failed);
+  for (int rank = 0; rank < static_cast<int>(endings.size()); ++rank) {
+    if (rank != diagnosis.cause && (endings[rank].failed() || !endings[rank].over())) {
+      diagnosis.collateral.push_back(rank);
+    }
+  }
+  return diagnosis;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which rank failed first for a reason of its own, and which only because of it. Pure.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hvd/launch/blame.h"
+
+namespace hvd::launch {
+
+// How a rank ended. Neither code nor signal: it has not.
+struct Ending {
+  std::optional<int> code;
+  int signal = 0;
+  // By a signal that the launcher had sent before.
+  bool told = false;
+  std::string exec_error;  // why the program could not be executed at all
+  int order = 0;           // 0 for the first rank that ended, and so on
+  std::optional<Blame> blames;
+
+  bool over() const { return code.has_value() || signal != 0; }
+  bool failed() const { return over() && (signal != 0 || *code != 0); }
+  // What a shell would say.
+  int exit_code() const { return signal != 0 ? 128 + signal : code.value_or(0); }
+};
+
+struct Diagnosis {
+  int cause = -1;  // rank; -1: none failed
+  int exit_code = 0;
+  // The cause did not end by itself: it was silent, or never came.
+  bool silent = false;
+  // Ranks that failed, or were ended, because of it.
+  std::vector<int> collateral;
+};
+
+Diagnosis Diagnose(const std::vector<Ending>& endings);
+
+}  // namespace hvd::launch

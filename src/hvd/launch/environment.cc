@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/environment.h"
+
+namespace hvd::launch {
+
+Environment::Environment(const char* const* lines) {
+  for (; lines != nullptr && *lines != nullptr; ++lines) {
+    const std::string_view line = *lines;
+    const size_t equals = line.find('=');
+    if (equals == std::string_view::npos || equals == 0) continue;
+    values_.emplace(line.substr(0, equals), line.substr(equals + 1));
+  }
+}
+
+std::optional<std::string> Environment::Get(const std::string& name) const {
+  const auto found = values_.find(name);
+  if (found == values_.end() || found->second.empty()) return std::nullopt;
+  return found->second;
+}
+
+std::vector<std::string> Environment::Lines() const {
+  std::vector<std::string> lines;
+  lines.reserve(values_.size());
+  for (const auto& [name, value] : values_) lines.push_back(name + "=" + value);
+  return lines;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Hosts and their slots, as users write them, and which rank goes where. Pure.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hvd/base/result.h"
+
+namespace hvd::launch {
+
+struct Host {
+  std::string name;
+  int slots = 0;  // 0: not said
+  bool operator==(const Host&) const = default;
+};
+
+struct Slot {
+  std::string host;
+  int rank = 0;
+  int local_rank = 0;
+  int local_size = 0;
+  int cross_rank = 0;  // index of the host among those that have this local rank
+  int cross_size = 0;
+  bool operator==(const Slot&) const = default;
+};
+
+// "h1:2,h2", "[fe80::1]:4". A host that is named twice has the sum of its slots. `origin` begins errors.
+Result<std::vector<Host>> ParseHosts(std::string_view text, std::string_view origin);
+// One host per line: "h1 slots=2", "h1:2" or "h1"; '#' begins a comment.
+Result<std::vector<Host>> ParseHostfile(std::string_view text, std::string_view origin);
+
+// Host by host in the given order, each up to its slots. If no host says how many it has, `count` is dealt out evenly.
+Result<std::vector<Slot>> AssignSlots(std::vector<Host> hosts, int count);
+
+}  // namespace hvd::launch

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/output.h"
+
+#include <ctime>
+
+namespace hvd::launch {
+
+Output::Output(OutputOptions options, int ranks, Sink* out, Sink* err)
+    : options_(std::move(options)), out_(out), err_(err) {
+  for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<OneRank>());
+}
+
+void Output::Begin(const Slot& slot, int pid) {
+  OneRank& one = *ranks_[slot.rank];
+  one.labels[0].emplace(options_.out, slot, pid, "stdout");
+  one.labels[1].emplace(options_.err, slot, pid, "stderr");
+  for (const Stream stream : {Stream::kOut, Stream::kErr}) {
+    one.cutters[static_cast<int>(stream)].emplace(
+        [this, rank = slot.rank, stream](std::string_view line) { Line(rank, stream, line); });
+  }
+}
+
+void Output::Take(int rank, Stream stream, std::string_view bytes, Time now) {
+  if (options_.files) {
+    if (auto kept = options_.files->Append(rank, stream == Stream::kErr, bytes); !kept) {
+      err_->Write(fmt::format("horovodrun: {}\n", kept.error().message));
+    }
+  }
+  ranks_[rank]->cutters[static_cast<int>(stream)]->Feed(bytes, now);
+}
+
+void Output::End(int rank) {
+  for (auto& cutter : ranks_[rank]->cutters) {
+    if (cutter) cutter->End();
+  }
+}
+
+void Output::Line(int rank, Stream stream, std::string_view line) {
+  OneRank& one = *ranks_[rank];
+  if (stream == Stream::kErr) one.tail.Add(line);
+  if (const auto blame = FindBlame(line); blame && blame->rank != rank) one.blame = blame;
+  if (options_.only_rank && *options_.only_rank != rank) return;
+  std::string text = one.labels[static_cast<int>(stream)]->Text(std::time(nullptr));
+  text.append(line).push_back('\n');
+  (stream == Stream::kOut ? out_ : err_)->Write(text);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/plan.h"
+
+#include "hvd/launch/command.h"
+#include "hvd/launch/flags.h"
+#include "hvd/launch/this_machine.h"
+#include "hvd/net/address.h"
+
+namespace hvd::launch {
+namespace {
+
+// What an outer launcher told this one about itself is not for the ranks of this job.
+constexpr const char* kOuterJob[] = {"HOROVOD_RENDEZVOUS_ADDR", "HOROVOD_TOKEN_FILE", "HOROVOD_GENERATION"};
+
+Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read) {
+  const int count = static_cast<int>(*options.num_proc);
+  std::vector<Host> hosts{{"localhost", count}};
+  if (options.hosts) {
+    HVD_ASSIGN_OR_RETURN(hosts, ParseHosts(*options.hosts, "-H"));
+  }
+  if (options.hostfile) {
+    auto text = read(*options.hostfile);
+    if (!text) return Fail(Code::kInvalidArgument, "--hostfile {}", text.error().message);
+    HVD_ASSIGN_OR_RETURN(hosts, ParseHostfile(*text, *options.hostfile));
+  }
+  HVD_ASSIGN_OR_RETURN(std::vector<Slot> slots, AssignSlots(std::move(hosts), count));
+  for (const Slot& slot : slots) {
+    if (IsThisMachine(slot.host)) continue;
+    return Fail(Code::kUnimplemented, "host {} is not this machine: starting ranks on others is not in this release",
+                slot.host);
+  }
+  return slots;
+}
+
+bool IsVariable(std::string_view name) {
+  return !name.empty() && name.find_first_of(" \t\"'$") == std::string_view::npos;
+}
+
+Status ReadEnvFile(const std::string& path, std::string_view text, Environment* environment) {
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("export ")) line.remove_prefix(7);
+    if (line.empty() || line.starts_with('#')) continue;
+    const size_t equals = line.find('=');
+    if (equals == std::string_view::npos || !IsVariable(line.substr(0, equals))) {
+      return Fail(Code::kInvalidArgument, "--env-file {}:{}: expected NAME=VALUE", path, number);
+    }
+    std::string_view value = line.substr(equals + 1);
+    const bool quoted = value.size() >= 2 && (value[0] == '"' || value[0] == '\'') && value.back() == value[0];
+    if (quoted) value = value.substr(1, value.size() - 2);
+    environment->Set(std::string(line.substr(0, equals)), std::string(value));
+  }
+  return {};
+}
+
+Result<Environment> PlanEnvironment(const Options& options, Environment environment, const FileReader& read) {
+  for (const char* name : kOuterJob) environment.Unset(name);
+  if (options.env_file) {
+    auto text = read(*options.env_file);
+    if (!text) return Fail(Code::kInvalidArgument, "--env-file {}", text.error().message);
+    HVD_RETURN_IF_ERROR(ReadEnvFile(*options.env_file, *text, &environment));
+  }
+  for (const std::string& one : options.exports) {
+    const size_t equals = one.find('=');
+    const std::string name = one.substr(0, equals);
+    if (!IsVariable(name)) return Fail(Code::kInvalidArgument, "-x {}: expected NAME or NAME=VALUE", one);
+    if (equals != std::string::npos) {
+      environment.Set(name, one.substr(equals + 1));
+    } else if (!environment.Get(name)) {
+      return Fail(Code::kInvalidArgument, "-x {}: it is not set here; give -x {}=VALUE", name, name);
+    }
+  }
+  for (auto& [name, value] : Exports(options)) environment.Set(name, std::move(value));
+  // Lines appear when they are printed, not when the program ends.
+  if (!environment.Get("PYTHONUNBUFFERED")) environment.Set("PYTHONUNBUFFERED", "1");
+  return environment;
+}
+
+}  // namespace
+
+Result<Plan> MakePlan(const Options& options, const Environment& environment, const std::string& self,
+                      const FileReader& read) {
+  Plan plan;
+  HVD_ASSIGN_OR_RETURN(plan.slots, PlanSlots(options, read));
+  HVD_ASSIGN_OR_RETURN(plan.environment, PlanEnvironment(options, environment, read));
+  HVD_ASSIGN_OR_RETURN(Command command, ResolveCommand(options.command, self, plan.environment));
+  plan.program = std::move(command.program);
+  plan.arguments = std::move(command.arguments);
+  return plan;
+}
+
+Environment RankEnvironment(const Plan& plan, const Slot& slot, const std::string& store, const std::string& job) {
+  Environment environment = plan.environment;
+  const auto number = [&](const char* name, int value) { environment.Set(name, fmt::format("{}", value)); };
+  number("HOROVOD_RANK", slot.rank);
+  number("HOROVOD_SIZE", static_cast<int>(plan.slots.size()));
+  number("HOROVOD_LOCAL_RANK", slot.local_rank);
+  number("HOROVOD_LOCAL_SIZE", slot.local_size);
+  number("HOROVOD_CROSS_RANK", slot.cross_rank);
+  number("HOROVOD_CROSS_SIZE", slot.cross_size);
+  environment.Set("HOROVOD_HOSTNAME", slot.host);
+  environment.Set("HOROVOD_RENDEZVOUS_ADDR", store);
+  environment.Set("HOROVOD_CONTROLLER", "gloo");
+  environment.Set("HOROVOD_CPU_OPERATIONS", "gloo");
+  if (const auto where = net::ParseHostPort(store)) {
+    environment.Set("HOROVOD_GLOO_RENDEZVOUS_ADDR", where->host);
+    number("HOROVOD_GLOO_RENDEZVOUS_PORT", where->port);
+  }
+  environment.Set(kJobVariable, job);
+  return environment;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the kernel knows of other processes (/proc).
+//
+// Thread safety: all functions may be called from any thread.
+
+#include <string>
+#include <vector>
+
+namespace hvd::launch {
+
+// Children of this process, their children and so on; zombies are not among them.
+std::vector<int> Descendants();
+// Stopped by a signal (SIGSTOP, SIGTSTP, ...): it will not act on any other than SIGKILL.
+bool IsStopped(int pid);
+// All of this user whose environment says that they belong to this job (kJobVariable), or to a job inside it.
+std::vector<int> ProcessesOfJob(const std::string& job);
+
+}  // namespace hvd::launch

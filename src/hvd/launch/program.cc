@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/program.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+
+#include "hvd/launch/command.h"
+#include "hvd/launch/job.h"
+#include "hvd/launch/parse.h"
+#include "hvd/net/crypto.h"
+#include "hvd/rendezvous/factory.h"
+
+namespace hvd::launch {
+namespace {
+
+// A reader that takes nothing for so long is not waited for at the end.
+constexpr Duration kLastWords = std::chrono::seconds(30);
+
+void Print(int fd, const std::string& text) {
+  [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
+}
+
+int Complain(const Error& error, int code) {
+  Print(2, fmt::format("horovodrun: {}\n", error.message));
+  return code;
+}
+
+int CodeFor(const Error& error) {
+  if (error.code == Code::kNotFound) return kNoCommand;
+  if (error.code == Code::kPermissionDenied) return kCannotRun;
+  return kUsage;
+}
+
+// Python knows which frameworks there are.
+int CheckBuild(const std::string& self, const Options& options, const Environment& environment) {
+  auto python = FindPython(self, environment);
+  if (!python) return Complain(python.error(), kNoCommand);
+  std::vector<std::string> words{*python, "-m", "horovod.runner.check_build"};
+  if (options.json) words.emplace_back("--json");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> lines = environment.Lines();
+  std::vector<char*> envp;
+  for (std::string& line : lines) envp.push_back(line.data());
+  envp.push_back(nullptr);
+  ::execve(python->c_str(), argv.data(), envp.data());
+  return Complain({Code::kUnknown, fmt::format("{} cannot be executed", *python)}, kCannotRun);
+}
+
+bool UseColor(const Options& options, const Environment& environment, int fd) {
+  const std::string when = options.color.value_or("auto");
+  if (when != "auto") return when == "always";
+  return ::isatty(fd) == 1 && !environment.Get("NO_COLOR") && environment.Get("TERM").value_or("dumb") != "dumb";
+}
+
+Result<OutputOptions> MakeOutputOptions(const Options& options, const Environment& environment) {
+  OutputOptions output;
+  HVD_ASSIGN_OR_RETURN(output.out, MakeLabelStyle(options.prefix, options.prefix_timestamp.value_or(false)));
+  output.err = output.out;
+  output.out.color = UseColor(options, environment, 1);
+  output.err.color = UseColor(options, environment, 2);
+  if (options.only_rank) output.only_rank = static_cast<int>(*options.only_rank);
+  const int ranks = static_cast<int>(*options.num_proc);
+  if (options.output_filename) {
+    HVD_ASSIGN_OR_RETURN(output.files, RankFiles::Create(*options.output_filename, ranks));
+  } else if (options.log_dir) {
+    HVD_ASSIGN_OR_RETURN(output.files, RankFiles::CreateDated(*options.log_dir, ranks));
+  }
+  return output;
+}
+
+Result<std::string> NewJobName() {
+  std::array<uint8_t, 8> random;
+  HVD_RETURN_IF_ERROR(net::RandomBytes(random));
+  return net::ToHex(random);
+}
+
+rlimit RaiseFileLimit() {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit raised{before.rlim_max, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  return before;
+}
+
+void Save(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) Print(2, fmt::format("horovodrun: {}: cannot be written\n", path));
+}
+
+int Finish(const Options& options, const Report& report, Sink* out, Sink* err) {
+  const std::string json = ReportJson(report);
+  if (options.report_file) Save(*options.report_file, json);
+  if (report.exit_code != 0 && !report.logs.empty()) Save(report.logs + "/failure.json", json);
+  (void)out->Flush(kLastWords);
+  err->Write(ReportText(report));
+  (void)err->Flush(kLastWords);
+  if (options.json) out->Write(json);
+  (void)out->Flush(kLastWords);
+  return report.exit_code;
+}
+
+int RunJob(const Options& options, const Plan& plan, OutputOptions output_options, const Environment& environment) {
+  Job::Settings settings;
+  settings.grace = Seconds(options.grace_period.value_or(5));
+  settings.inherited.files = RaiseFileLimit();
+  settings.inherited.mask = Job::BlockSignals();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  auto name = NewJobName();
+  if (!name) return Complain(name.error(), kOwnFailure);
+  const auto outer = environment.Get(kJobVariable);
+  settings.name = outer ? *outer + "/" + *name : *name;
+  auto warden = Warden::Start(*name);
+  if (!warden) return Complain(warden.error(), kOwnFailure);
+  // Of this user on this machine alone: a unix socket, no port is opened and no secret is needed.
+  auto store = rendezvous::Serve({.address = "127.0.0.1:0"});
+  if (!store) return Complain(store.error(), kOwnFailure);
+  settings.store = (*store)->address();
+  auto loop = loop::CreateEpollLoop();
+  if (!loop) return Complain(loop.error(), kOwnFailure);
+  Sink out(1), err(2);
+  for (const std::string& note : options.notes) err.Write(fmt::format("horovodrun: note: {}\n", note));
+  // On a terminal people see that it begins; into files and pipes goes what ranks print alone, unless asked.
+  if (options.verbose || ::isatty(2) == 1) {
+    settings.on_started = [&](double seconds) {
+      err.Write(fmt::format("horovodrun: {} {} started in {:.3f} s: {}\n", plan.slots.size(),
+                            plan.slots.size() == 1 ? "rank" : "ranks", seconds, plan.program));
+    };
+  }
+  Output output(std::move(output_options), static_cast<int>(plan.slots.size()), &out, &err);
+  Job job(std::move(settings), plan, &*warden, &output, loop->get());
+  const Status ran = job.Run();
+  if (options.verbose) err.Write(fmt::format("horovodrun: all ranks ended, {:.3f} s\n", job.MakeReport().elapsed_s));
+  if (!ran) {
+    err.Write(fmt::format("horovodrun: {}\n", ran.error().message));
+    (void)err.Flush(kLastWords);
+    return kOwnFailure;
+  }
+  return Finish(options, job.MakeReport(), &out, &err);
+}
+
+}  // namespace
+
+int RunProgram(const std::string& self, const std::vector<std::string>& arguments, const Environment& environment) {
+  auto options = Parse(arguments, ReadFile);
+  if (!options) return Complain(options.error(), kUsage);
+  if (options->help) {
+    Print(1, HelpText());
+    return 0;
+  }
+  if (options->version) {
+    Print(1, HVD_VERSION "\n");
+    return 0;
+  }
+  if (options->check_build) return CheckBuild(self, *options, environment);
+  if (options->die_with_parent) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  auto plan = MakePlan(*options, environment, self, ReadFile);
+  if (!plan) return Complain(plan.error(), CodeFor(plan.error()));
+  if (options->dry_run) {
+    Print(1, options->json ? DescribeAsJson(*plan) : Describe(*plan));
+    return 0;
+  }
+  auto output = MakeOutputOptions(*options, environment);
+  if (!output) return Complain(output.error(), kUsage);
+  return RunJob(*options, *plan, std::move(*output), environment);
+}
+
+}  // namespace hvd::launch

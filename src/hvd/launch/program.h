@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// horovodrun from command line to exit code.
+
+#include <string>
+#include <vector>
+
+#include "hvd/launch/environment.h"
+
+namespace hvd::launch {
+
+// Exit codes of the launcher's own; see HelpText.
+inline constexpr int kUsage = 2;
+inline constexpr int kOwnFailure = 125;
+inline constexpr int kCannotRun = 126;
+inline constexpr int kNoCommand = 127;
+
+// `self` is the path of the program. Must be called on the main thread, before any other is started.
+int RunProgram(const std::string& self, const std::vector<std::string>& arguments, const Environment& environment);
+
+}  // namespace hvd::launch

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/report.h"
+
+#include <fmt/chrono.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+
+namespace hvd::launch {
+namespace {
+
+std::string Ranks(const std::vector<int>& ranks) {
+  constexpr size_t kMostNamed = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
+  return ranks.size() > kMostNamed ? text + fmt::format(" and {} more", ranks.size() - kMostNamed) : text;
+}
+
+// The collateral ranks, those that ended alike together.
+std::string CollateralText(const Report& report) {
+  std::map<std::string, std::vector<int>> alike;
+  for (const int rank : report.diagnosis.collateral) {
+    const Ending& ending = report.ranks[rank].ending;
+    alike[ending.told || !ending.over() ? "ended by horovodrun" : Describe(ending)].push_back(rank);
+  }
+  std::string text;
+  for (const auto& [how, ranks] : alike) text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", Ranks(ranks), how);
+  return text;
+}
+
+std::string WhatHappened(const Report& report) {
+  const RankReport& cause = report.ranks[report.diagnosis.cause];
+  const Ending& ending = cause.ending;
+  const std::string who = fmt::format("rank {}", cause.slot.rank);
+  if (!ending.exec_error.empty()) return fmt::format("{} could not be executed: {}", who, ending.exec_error);
+  if (report.diagnosis.silent) return fmt::format("{} did not respond, or never came; it was ended", who);
+  if (ending.code == 0) return fmt::format("{} ended, with exit code 0, while the others still needed it", who);
+  if ((ending.told && ending.signal != 0) || !ending.over())
+    return fmt::format("{} was lost to the others; it was ended", who);
+  return fmt::format("{} {} {}", who, ending.signal != 0 ? "was ended by" : "failed with", Describe(ending));
+}
+
+}  // namespace
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string Describe(const Ending& ending) {
+  if (!ending.exec_error.empty()) return "could not be executed";
+  if (ending.signal != 0) return fmt::format("signal {} ({})", ending.signal, SignalName(ending.signal));
+  if (ending.code) return fmt::format("exit code {}", *ending.code);
+  return "still running";
+}
+
+std::string Suggestion(const Report& report) {
+  const RankReport& cause = report.ranks[report.diagnosis.cause];
+  const Ending& ending = cause.ending;
+  const auto says = [&](std::string_view text) {
+    return std::ranges::any_of(cause.last_lines, [&](const std::string& line) { return line.starts_with(text); });
+  };
+  if (!ending.exec_error.empty()) return "see whether the program is for this machine, and the first line of a script";
+  if (report.diagnosis.silent) {
+    return "see what it did: run again with HOROVOD_FLIGHT_DIR=DIR, or look into the process while it hangs (py-spy "
+           "dump --pid PID); --start-timeout gives slow starts more time";
+  }
+  if (says("ModuleNotFoundError")) return "install that module for the Python that ran the script, or run another one";
+  if (says("MemoryError")) return "it ran out of memory: use a smaller batch, or fewer ranks on this machine";
+  if (ending.code == 0) return "let every rank do the same number of steps, or call hvd.join() when one has no more";
+  if (ending.signal == SIGKILL) {
+    return "if nobody killed it, the kernel ran out of memory: dmesg | grep -i 'killed process'";
+  }
+  if (ending.signal == SIGSEGV || ending.signal == SIGBUS || ending.signal == SIGABRT || ending.signal == SIGILL ||
+      ending.signal == SIGFPE) {
+    return "it crashed in native code: run again with -x PYTHONFAULTHANDLER=1 to see where";
+  }
+  if (report.logs.empty()) return "what it printed is above; --log-dir DIR keeps the output of all ranks";
+  return "what it printed is above and in the logs";
+}
+
+std::string ReportText(const Report& report) {
+  if (report.diagnosis.cause < 0) {
+    if (report.interrupted_by == 0) return {};
+    return fmt::format("horovodrun: ended by {} after {:.1f} s\n", SignalName(report.interrupted_by), report.elapsed_s);
+  }
+  const RankReport& cause = report.ranks[report.diagnosis.cause];
+  const auto when = report.started_at + static_cast<std::time_t>(cause.ended_after_s);
+  std::string text = fmt::format("horovodrun: the job failed: {}\n", WhatHappened(report));
+  text += fmt::format(
+      "  first:      rank {} on host {}, pid {}: {}, at {:%Y-%m-%d %H:%M:%S}, {:.1f} s after the start\n",
+      cause.slot.rank, cause.slot.host, cause.pid, Describe(cause.ending), fmt::localtime(when), cause.ended_after_s);
+  if (!cause.last_lines.empty()) {
+    text += "  its stderr:\n";
+    for (const std::string& line : cause.last_lines) text += fmt::format("    {}\n", line);
+  }
+  if (!report.diagnosis.collateral.empty()) text += fmt::format("  collateral: {}\n", CollateralText(report));
+  if (!report.logs.empty()) text += fmt::format("  logs:       {}\n", report.logs);
+  text += fmt::format("  suggestion: {}\n", Suggestion(report));
+  return text;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/spawn.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "hvd/net/socket.h"
+
+namespace hvd::launch {
+namespace {
+
+struct Prepared {
+  int rank;
+  const char* program;
+  char** arguments;
+  char** environment;
+  const Inherited* inherited;
+  int out, err, null, failures;
+  pid_t parent;
+};
+
+// Between fork and exec of a program with threads only system calls are safe.
+[[noreturn]] void BecomeRank(const Prepared& prepared) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It may have died before the kernel was told.
+  if (::getppid() != prepared.parent) ::_exit(125);
+  ::dup2(prepared.null, 0);
+  ::dup2(prepared.out, 1);
+  ::dup2(prepared.err, 2);
+  ::setrlimit(RLIMIT_NOFILE, &prepared.inherited->files);
+  ::signal(SIGPIPE, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &prepared.inherited->mask, nullptr);
+  ::execve(prepared.program, prepared.arguments, prepared.environment);
+  const ExecFailure failure{prepared.rank, errno};
+  [[maybe_unused]] const ssize_t written = ::write(prepared.failures, &failure, sizeof failure);
+  ::_exit(127);
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Result<std::pair<net::Fd, net::Fd>> Pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Fail(Code::kResourceExhausted, "no pipe: {}", net::ErrnoText(errno));
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return std::pair{net::Fd(ends[0]), net::Fd(ends[1])};
+}
+
+}  // namespace
+
+Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
+                    const std::vector<std::string>& environment, const Inherited& inherited, int failures) {
+  HVD_ASSIGN_OR_RETURN(auto out, Pipe());
+  HVD_ASSIGN_OR_RETURN(auto err, Pipe());
+  const net::Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null) return Fail(Code::kResourceExhausted, "/dev/null: {}", net::ErrnoText(errno));
+  std::vector<char*> argv = Pointers(arguments);
+  std::vector<char*> envp = Pointers(environment);
+  const Prepared prepared{rank,       program.c_str(),  argv.data(),      envp.data(),
+                          &inherited, out.second.get(), err.second.get(), null.get(),
+                          failures,   ::getpid()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return Fail(Code::kResourceExhausted, "rank {}: no process: {}", rank, net::ErrnoText(errno));
+  if (pid == 0) BecomeRank(prepared);
+  ::setpgid(pid, pid);  // both do it: a signal to the group must reach it from now on
+  return Child{pid, std::move(out.first), std::move(err.first)};
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Starts one process of a rank: in a process group of its own, with nothing open but stdin (nothing to read), stdout
+// and stderr, and killed by the kernel when the launcher dies.
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <string>
+#include <vector>
+
+#include "hvd/base/result.h"
+#include "hvd/net/fd.h"
+
+namespace hvd::launch {
+
+// What the launcher changed for itself and a rank must have as it was.
+struct Inherited {
+  sigset_t mask{};
+  rlimit files{};
+};
+
+struct Child {
+  int pid = 0;
+  net::Fd out, err;  // non-blocking
+};
+
+struct ExecFailure {
+  int rank;
+  int error;  // errno
+};
+
+// Must be called on the thread that lives as long as the launcher: the kernel watches it for the rank. A failure to
+// execute is told through `failures`, the write end of a pipe: one ExecFailure; the child then exits with 127.
+Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
+                    const std::vector<std::string>& environment, const Inherited& inherited, int failures);
+
+}  // namespace hvd::launch

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A process that does nothing until the launcher dies without a word; then it kills what the job left behind: the
+// ranks' process groups, and whatever else carries the job's name in its environment. The kernel kills the ranks
+// themselves at once (spawn.h); this is for their children.
+//
+// Thread safety: none.
+// Lifetime: start it before any thread. The destructor dismisses it: it ends and does nothing.
+
+#include <string>
+
+#include "hvd/base/result.h"
+#include "hvd/net/fd.h"
+
+namespace hvd::launch {
+
+class Warden {
+ public:
+  static Result<Warden> Start(const std::string& job);
+  Warden(Warden&& other) noexcept;
+  Warden& operator=(Warden&&) = delete;
+  ~Warden();
+
+  // This process group is the job's.
+  void Watch(int group);
+  int pid() const { return pid_; }
+
+ private:
+  Warden(int pid, net::Fd to) : pid_(pid), to_(std::move(to)) {}
+  int pid_;
+  net::Fd to_;
+};
+
+}  // namespace hvd::launch
