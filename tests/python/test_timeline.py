@@ -30,9 +30,17 @@ STALL = """
 import os, signal, time
 import numpy as np, horovod.numpy as hvd
 hvd.init()
-hvd.allreduce(np.ones(3), name="first")
+dump = os.environ["HOROVOD_FLIGHT_DIR"] + "/flight.1.json"
 if hvd.rank() == 1:
     os.kill(os.getpid(), signal.SIGUSR2)
+    while not os.path.exists(dump):
+        time.sleep(0.01)
+    assert "SIGUSR2" in open(dump).read()
+    open(dump + ".seen", "w").close()
+while not os.path.exists(dump + ".seen"):  # nothing is in flight before, so that no stall replaces it
+    time.sleep(0.01)
+hvd.allreduce(np.ones(3), name="first")
+if hvd.rank() == 1:
     time.sleep(100)
 hvd.allreduce(np.ones(3), name="second")
 """
@@ -116,7 +124,7 @@ def test_a_stall_leaves_dumps_that_name_the_rank(tmp_path):
     command = [sys.executable, "-c", STALL]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         job = pool.submit(spawn.spawn, command, 3, timeout=20, env=environment)  # it never ends by itself
-        while not job.done() and reasons(tmp_path) != {0: "stall", 1: "SIGUSR2", 2: "stall"}:
+        while not job.done() and reasons(tmp_path) != {0: "stall", 1: "stall", 2: "stall"}:
             time.sleep(0.1)
         assert not job.done()
         report = [sys.executable, "-m", "horovod.flight", str(tmp_path)]
