@@ -96,7 +96,7 @@ TEST(Counters, BothEndsAgreeOnTheBytes) {
       if (!sent.has("shm")) continue;
       EXPECT_EQ(sent["shm"].number, received["shm"].number) << me << " to " << other;
       EXPECT_GT(sent["shm"].number, 300001 * 4 / 3);
-      EXPECT_EQ(sent["ring"].number > 0, me == 0 || other == 0) << "messages go to and from the sequencer";
+      EXPECT_TRUE(sent["ring"].number > 0 || (me != 0 && other != 0)) << "messages go to and from the sequencer";
     }
   }
 }
