@@ -142,6 +142,8 @@ def rank_main(trial: Trial) -> None:
 
     def fault(name):
         if trial.cause in ("busy", "never"):
+            if trial.asynchronous:
+                hvd.allreduce_async(np.ones(5, np.float32), name="ahead", **where)
             time.sleep(LIMIT_S)
         elif trial.cause == "dead":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -133,6 +133,11 @@ class TestOneRankIsAbsent:
         assert blamed(verdict) == ("busy", [culprit])
         assert '"big" (process set 1)' in verdict.what
 
+    def test_busy_with_something_in_flight_that_its_program_does_not_wait_for(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("a"), reason="stall")
+        job.dump(culprit, op("a", "done", 61), op("ahead"), reason="stall: in its own code")
+        assert blamed(job.verdict()) == ("busy", [culprit])
+
     def test_ended_early(self, job, culprit):
         self.others(job, culprit, op("a", "done", 61), op("a"))
         job.dump(culprit, op("a", "done", 1), reason="shutdown")
@@ -233,8 +238,8 @@ def test_of_two_new_names_neither_is_more_right(tmp_path):
 
 def test_operations_without_a_name_are_late_rather_than_left_out(job):
     for rank in range(4):
-        before = op("allreduce.noname.1", "done", 61)
-        job.dump(rank, before, *([op("allreduce.noname.2")] if rank != 3 else []))
+        before = [op("allreduce.noname.1", "done", 61), op("another", "done", 61)]
+        job.dump(rank, *before, *([op("allreduce.noname.2")] if rank != 3 else []))
     assert blamed(job.verdict()) == ("busy", [3])
 
 

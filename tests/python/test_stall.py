@@ -29,7 +29,7 @@ def reports(outputs):
     return [rank for rank, text in enumerate(outputs) for _ in re.findall("Stalled for", text)]
 
 
-@pytest.mark.parametrize(("victim", "shm"), [(0, True), (1, True), (2, False)])
+@pytest.mark.parametrize(("victim", "shm"), [(0, True), (2, False)])
 def test_one_block_on_the_lowest_rank_and_a_line_each_time_after(victim, shm):
     body = f"""
 if rank == {victim}:
@@ -55,7 +55,7 @@ def test_the_stop_names_rank_and_cause_on_every_rank():
     body = """
 try:
     if rank == 2:
-        time.sleep(60)
+        time.sleep(9)
     hvd.allreduce(one, name="known")
 except hvd.HorovodInternalError as error:
     print("SEEN", error)

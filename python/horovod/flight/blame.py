@@ -23,7 +23,8 @@ STALL_S = 1.0
 FAILED_PRECONDITION = 9
 
 REVOKED = re.compile(r"revoked: rank (\d+) (.*)")
-# Names that the library makes by counting come once each.
+ELSEWHERE = "stall: in its own code"
+# In names that the library makes by counting.
 COUNTED = ".noname."
 UNDECIDED = "as many the one as the other: which is right, the dumps do not say"
 
@@ -96,7 +97,7 @@ def _revoked(job: Job) -> Verdict | None:
 def _stalled(job: Job) -> Verdict | None:
     # Ranks that dumped because of a short limit have not waited for longer than that.
     longest = max(map(job.waited, job.flights), default=0.0)
-    told = any(dump.reason == "stall" for dump in job.dumps.values())
+    told = any(dump.reason in ("stall", ELSEWHERE) for dump in job.dumps.values())
     limit = min(STALL_S, longest / 2) if told else STALL_S
     job.flights = {key: ops for key, ops in job.flights.items() if job.waited(key) >= limit}
     if not job.flights:
@@ -104,8 +105,11 @@ def _stalled(job: Job) -> Verdict | None:
     waits: dict[int, set[int]] = {}
     for key, ops in job.flights.items():
         for rank in ops:
+            # What it has in flight does not keep a program that is elsewhere.
+            if job.dumps[rank].reason == ELSEWHERE:
+                continue
             waits.setdefault(rank, set()).update(job.lacking(key) - {rank})
-    awaited = set().union(*waits.values())
+    awaited = set().union(*waits.values()) if waits else set()
     ends = sorted(rank for rank in awaited if not waits.get(rank))
     if ends:
         return _absent(job, ends)
@@ -171,15 +175,20 @@ def _elsewhere(job: Job, rank: int, key: Key) -> Verdict:
     if dump.reason.startswith(("shutdown", "exit")):
         advice = "give all ranks the same number of steps, or use hvd.join()"
         return Verdict("ended", what="ended before the others", details=details, advice=advice)
-    if dump.pending():
+    if dump.pending() and dump.reason != ELSEWHERE:
         what = f"is busy with {dump.pending()[0].label}"
         return Verdict("busy", what=what, details=details, advice="look at its processor load and stack")
-    counted = COUNTED in key[1] and bool(dump.ops) and COUNTED in dump.ops[-1].name
-    if counted or any(op.key == key for op in dump.ops):
+    if any(_repeated(op.key) == _repeated(key) for op in dump.ops):
         what = "has submitted this operation before, but not again: it is busy in its own code"
         return Verdict("busy", what=what, details=details, advice="look at its stack: py-spy dump --pid PID")
     advice = "look for a condition around the call that depends on the rank or the data"
     return Verdict("never_submitted", what="never submitted it", details=details, advice=advice)
+
+
+def _repeated(key: Key) -> Key:
+    """Make one of all names that the library makes by counting: they come once each."""
+    begin, counted, _ = key[1].partition(COUNTED)
+    return (key[0], begin + counted)
 
 
 def _different(job: Job, keys: list[Key]) -> Verdict:

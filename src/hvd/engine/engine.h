@@ -206,6 +206,7 @@ class Engine final : public SetHost {
   std::atomic<bool> thread_waiting_{false};
   std::atomic<int> op_waiters_{0};
   const Operation* turned_for_ = nullptr;  // whose caller turns the engine. OnLoop
+  Time turned_{};                          // when a caller last looked at its time. OnLoop
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::atomic<bool> thread_done_{false};

@@ -20,10 +20,20 @@ using Stage = wire::Waiting::Stage;
 // What a time-out is put off for, to say whom it waited for.
 constexpr Duration kAnswerTime = std::chrono::milliseconds(500);
 
+constexpr Duration kBetweenSlices = std::chrono::milliseconds(50);
+
 std::string Shown(std::string_view name, size_t most = wire::Account::kMaxShownName) {
   std::string shown(most, '\0');
   shown.resize(trace::CutName(name, shown.data(), shown.size()));
   return shown;
+}
+
+// Names that the library makes by counting, "allreduce.noname.7", come once each: they count as one that is used again.
+std::string Repeated(std::string name) {
+  constexpr std::string_view kCounted = ".noname.";
+  const size_t at = name.find(kCounted);
+  if (at != std::string::npos) name.resize(at + kCounted.size());
+  return name;
 }
 
 int64_t Milliseconds(Duration duration) {
@@ -59,11 +69,23 @@ Duration StallInspector::LongestWait(Time now) const {
   return longest;
 }
 
+bool StallInspector::IsBlocked(Time now) const {
+  if (engine_->turned_for_ != nullptr || engine_->op_waiters_.load(std::memory_order_relaxed) > 0) return true;
+  // Between two slices of one wait: bindings come back now and then to look at signals.
+  if (now - engine_->turned_ < kBetweenSlices) return true;
+  for (const ProcessSet* set : engine_->sets_) {
+    for (const ProcessSet::Wait& wait : set->CollectWaits()) {
+      if (wait.op != nullptr && wait.op->done != nullptr) return true;
+    }
+  }
+  return false;
+}
+
 wire::Account StallInspector::Describe(uint64_t number) const {
   const Time now = engine_->world_.loop->Now();
   wire::Account account;
   account.number = number;
-  account.calling = engine_->turned_for_ != nullptr || engine_->op_waiters_.load(std::memory_order_relaxed) > 0;
+  account.blocked = IsBlocked(now);
   std::set<std::pair<int, std::string>> done;
   for (const trace::FlightGlimpse& glimpse : engine_->recorder_.Recent(SIZE_MAX)) {
     const auto last = [&](int64_t ago) { return wire::Last{glimpse.set, glimpse.name, glimpse.op, ago / 1000000}; };
@@ -71,7 +93,7 @@ wire::Account StallInspector::Describe(uint64_t number) const {
     if (glimpse.ended_ns_ago < 0) continue;
     const wire::Last ended = last(glimpse.ended_ns_ago);
     if (account.finished.ago_ms < 0 || ended.ago_ms < account.finished.ago_ms) account.finished = ended;
-    if (glimpse.state == trace::FlightState::kDone) done.emplace(glimpse.set, glimpse.name);
+    if (glimpse.state == trace::FlightState::kDone) done.emplace(glimpse.set, Repeated(glimpse.name));
   }
   for (const ProcessSet* set : engine_->sets_) {
     if (!set->included()) continue;
@@ -100,7 +122,8 @@ wire::Account StallInspector::Describe(uint64_t number) const {
     account.waiting.resize(wire::Account::kMaxWaiting);
   }
   for (wire::Waiting& waiting : account.waiting) {
-    waiting.before = done.contains({waiting.set, Shown(waiting.request.name, trace::FlightRecorder::kNameBytes)});
+    waiting.before =
+        done.contains({waiting.set, Repeated(Shown(waiting.request.name, trace::FlightRecorder::kNameBytes))});
   }
   return account;
 }

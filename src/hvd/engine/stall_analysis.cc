@@ -14,7 +14,9 @@ bool Stall::Waits(Rank rank) const {
 
 StallAnalysis::StallAnalysis(const std::vector<Witness>& witnesses, const MembersOf& members, double limit_s) {
   for (const Witness& witness : witnesses) {
-    if (witness.account) Collect(witness);
+    if (!witness.account) continue;
+    Collect(witness);
+    if (witness.account->blocked) blocked_.insert(witness.rank);
   }
   // Clocks are read one after the other: what has waited long enough for the one may lack a little for the other.
   const auto limit_ms = static_cast<int64_t>(limit_s * 950);
@@ -57,7 +59,8 @@ void StallAnalysis::FindFault() {
   for (const Stall* stall : stalls_) awaited.insert(stall->missing.begin(), stall->missing.end());
   for (const Rank rank : awaited) {
     const bool waits = std::ranges::any_of(all_, [&](const auto& one) { return one.second.Waits(rank); });
-    if (!waits) at_fault_.push_back(rank);
+    // What it has in flight does not keep a program that is elsewhere.
+    if (!waits || !blocked_.contains(rank)) at_fault_.push_back(rank);
   }
   if (at_fault_.empty() && !awaited.empty()) FindOdd();
 }

@@ -51,6 +51,7 @@ class StallAnalysis {
   std::vector<const Stall*> LongestFirst(const std::function<bool(const Stall&)>& fits) const;
 
   std::map<Key, Stall> all_;
+  std::set<Rank> blocked_;              // their programs wait
   std::map<Key, std::set<Rank>> told_;  // who is missing, as far as ranks know
   std::vector<const Stall*> stalls_;
   std::vector<Rank> at_fault_;

@@ -42,6 +42,10 @@ StallInspector::StallInspector(Engine* engine)
 
 Time StallInspector::Check(Time now) {
   if (off_) return Time::max();
+  if (engine_->phase_.load(std::memory_order_relaxed) != Engine::Phase::kWorking) {
+    round_.reset();
+    again_ = Time::max();
+  }
   if (round_ && (now >= round_->until || (now >= round_->look && Complete()))) End(now);
   if (!round_ && now >= again_) Begin(now);
   Time next = std::min(again_, Watch(now));
@@ -90,12 +94,15 @@ void StallInspector::Tell(Rank rank, Time now) {
 }
 
 void StallInspector::OnStalled(Rank from, const wire::Stalled&) {
-  if (off_ || round_ || engine_->phase_.load(std::memory_order_relaxed) != Engine::Phase::kWorking) return;
+  if (off_ || engine_->phase_.load(std::memory_order_relaxed) != Engine::Phase::kWorking) return;
   const Time now = engine_->world_.loop->Now();
-  if (ended_ == Time{} || now >= ended_ + limit_ / 4) return Begin(now);
-  // It began to wait a little later than those that the last round was about. It must not turn to the next rank.
-  again_ = std::min(again_, ended_ + limit_ / 4);
-  active_.store(true, std::memory_order_relaxed);
+  if (!round_) {
+    if (ended_ == Time{} || now >= ended_ + limit_ / 4) return Begin(now);
+    // It began to wait a little later than those that the last round was about.
+    again_ = std::min(again_, ended_ + limit_ / 4);
+    active_.store(true, std::memory_order_relaxed);
+  }
+  // Its message and the inquiry of a round may have crossed. It must not turn to the next rank.
   if (from != engine_->world_.layout.rank) engine_->SendControl(from, wire::Encode(wire::Inquiry{rounds_, false}));
 }
 
@@ -127,7 +134,7 @@ void StallInspector::OnAccount(Rank from, wire::Account account) {
     asked->second.account = std::move(account);
     return;
   }
-  if (!round_ || account.number != round_->number) return;
+  if (!round_ || account.number != round_->number || from == engine_->world_.layout.rank) return;
   round_->accounts.insert_or_assign(from, std::move(account));
   if (Complete()) End(engine_->world_.loop->Now());
 }
@@ -191,7 +198,8 @@ void StallInspector::Stop(const StallReport& report) {
 
 void StallInspector::DumpFlight() const {
   for (const auto& set : engine_->sets_) set->RecordMissing();
-  engine_->recorder_.Dump("stall");
+  // As horovod.flight knows them.
+  engine_->recorder_.Dump(IsBlocked(engine_->world_.loop->Now()) ? "stall" : "stall: in its own code");
 }
 
 }  // namespace hvd::engine

@@ -71,6 +71,8 @@ class StallInspector {
   void End(Time now);
   void Print(const StallReport& report, Time now);
   void Stop(const StallReport& report);
+  // Whether this rank's program waits for an operation.
+  bool IsBlocked(Time now) const;
   wire::Account Describe(uint64_t number) const;
   void DumpFlight() const;
   // As Witness::process_state.

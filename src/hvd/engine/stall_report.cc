@@ -93,9 +93,6 @@ std::vector<std::string_view> Differences(const wire::Waiting& a, const wire::Wa
   return differences;
 }
 
-// Names that the library makes by counting come once each.
-bool IsCounted(std::string_view name) { return name.find(".noname.") != std::string_view::npos; }
-
 class Words {
  public:
   Words(const std::vector<Witness>& witnesses, const StallAnalysis& analysis)
@@ -187,14 +184,14 @@ class Words {
     if (!witness.account) return Silent(witness);
     const Stall* missed = analysis_.MissedBy(rank);
     const std::vector<const Stall*> own = analysis_.WaitedForBy(rank);
-    if (!own.empty()) return Elsewhere(rank, missed, own);
-    if (missed != nullptr && missed->agreed) return Stuck(*witness.account, *missed);
+    if (!own.empty() && witness.account->blocked) return Elsewhere(witness, missed, own);
+    if (missed != nullptr && missed->agreed) return Stuck(witness, *missed);
     for (const wire::Waiting& waiting : witness.account->waiting) {
-      if (waiting.stage == Stage::kOthers) continue;
+      if (waiting.stage == Stage::kOthers || !witness.account->blocked) continue;
       const std::string what = fmt::format("is busy with {}", Title(waiting));
       return {what + LastOf(*witness.account), what, "look at its processor load and stack"};
     }
-    return Busy(*witness.account, missed);
+    return Busy(witness, missed);
   }
 
   static Finding Silent(const Witness& witness) {
@@ -218,14 +215,14 @@ class Words {
     }
   }
 
-  Finding Elsewhere(Rank rank, const Stall* missed, const std::vector<const Stall*>& own) const {
+  Finding Elsewhere(const Witness& witness, const Stall* missed, const std::vector<const Stall*>& own) const {
     const Stall* closest = missed;
     const Stall* mine = own[0];
     size_t fewest = SIZE_MAX;
     // Of all that it lacks and all that it waits for, the two that are most alike.
     for (size_t i = 0; i < analysis_.stalls().size() && i < kCompared; ++i) {
       const Stall* lacked = analysis_.stalls()[i];
-      if (!lacked->IsMissing(rank) || lacked->agreed) continue;
+      if (!lacked->IsMissing(witness.rank) || lacked->agreed) continue;
       for (size_t k = 0; k < own.size() && k < kCompared; ++k) {
         const size_t differences = Differences(*lacked->sample, *own[k]->sample).size();
         if (differences >= fewest) continue;
@@ -244,6 +241,9 @@ class Words {
     const bool only_one = differences.size() == 1;
     finding.text += fmt::format(" (from {} {} in {})", Title(*closest->sample),
                                 only_one ? "it differs only" : "it differs", fmt::join(differences, ", "));
+    if (const wire::Last& last = witness.account->finished; last.ago_ms >= 0) {
+      finding.text += fmt::format("; last finished {} {} ago", Title(last), Age(last.ago_ms));
+    }
     if (closest->before && mine->before) {
       finding.text += ". Both were done before: it skipped the former, or comes to it later than the others";
       finding.advice = "look for a condition around the call that depends on the rank or the data";
@@ -255,31 +255,29 @@ class Words {
     return finding;
   }
 
-  static Finding Stuck(const wire::Account& account, const Stall& missed) {
+  static Finding Stuck(const Witness& witness, const Stall& missed) {
     Finding finding;
     finding.brief = fmt::format("does not move its data of {}", Title(*missed.sample));
     finding.text = finding.brief;
     finding.advice = "look at its processor load and at the network";
-    for (const wire::Waiting& waiting : account.waiting) {
+    for (const wire::Waiting& waiting : witness.account->waiting) {
       if (waiting.set != missed.sample->set || waiting.request.name != missed.sample->request.name) continue;
       if (waiting.stage != Stage::kAgreed) break;
       finding.text += ": it waits for the memory of a result, which its program has not given yet";
-      finding.advice = "look at its stack: py-spy dump --pid PID";
+      finding.advice = fmt::format("look at its stack: py-spy dump --pid {}", witness.pid);
     }
-    finding.text += LastOf(account);
+    finding.text += LastOf(*witness.account);
     return finding;
   }
 
-  static Finding Busy(const wire::Account& account, const Stall* missed) {
-    const bool late =
-        missed != nullptr &&
-        (missed->before || (IsCounted(missed->sample->request.name) && IsCounted(account.submitted.name)));
-    if (late) {
+  static Finding Busy(const Witness& witness, const Stall* missed) {
+    if (missed != nullptr && missed->before) {
       const std::string what = "is busy in its own code: it has not come to this operation again";
-      return {what + LastOf(account), "is busy in its own code", "look at its stack: py-spy dump --pid PID"};
+      return {what + LastOf(*witness.account), "is busy in its own code",
+              fmt::format("look at its stack: py-spy dump --pid {}", witness.pid)};
     }
     const std::string what = "never submitted it, and is in its own code";
-    return {what + LastOf(account), "never submitted it",
+    return {what + LastOf(*witness.account), "never submitted it",
             "look for a condition around the call that depends on the rank or the data"};
   }
 

@@ -112,7 +112,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
     if (revoked || ++turns % kLookAround == 0) moved |= Progress();
     if (completes && completer_.has_allocs()) break;
     if (moved) {
-      if (until != Time::max() && world_.loop->Now() >= until) break;
+      if (until != Time::max() && (turned_ = world_.loop->Now()) >= until) break;
       spins = yields = 0;
       continue;
     }
@@ -123,7 +123,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
       spins = kLookAround;
       sched_yield();
     } else {
-      if (world_.loop->Now() >= until) break;
+      if ((turned_ = world_.loop->Now()) >= until) break;
       SleepUntil(until);
       spins = yields = 0;
     }

@@ -231,7 +231,7 @@ class Decoder {
   Result<ControlMessage> AccountBody(const fbs::Account& in) {
     Account out;
     out.number = in.number();
-    out.calling = in.calling();
+    out.blocked = in.blocked();
     out.more = in.more();
     HVD_ASSIGN_OR_RETURN(out.submitted, ReadLast(in.submitted()));
     HVD_ASSIGN_OR_RETURN(out.finished, ReadLast(in.finished()));

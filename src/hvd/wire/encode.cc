@@ -120,7 +120,7 @@ class Encoder {
     const auto finished = Put(builder_, m.finished);
     const auto vector = builder_.CreateVector(waiting);
     return {fbs::Body::Account,
-            fbs::CreateAccount(builder_, m.number, m.calling, submitted, finished, vector, m.more).Union()};
+            fbs::CreateAccount(builder_, m.number, m.blocked, submitted, finished, vector, m.more).Union()};
   }
   Encoded operator()(const ReadyMessage&) { return {}; }  // has its own frame
 

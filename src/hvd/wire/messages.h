@@ -158,7 +158,7 @@ struct Waiting {
   int64_t waited_ms = 0;
   std::vector<int64_t> missing;  // ranks that it waits for, as far as the sender knows; the first kMaxMissing
   int32_t missing_count = 0;
-  bool before = false;  // done earlier under this name
+  bool before = false;  // done earlier under this name, or under one made by the same count
 
   bool operator==(const Waiting&) const = default;
 };
@@ -179,7 +179,7 @@ struct Account {
   static constexpr size_t kMaxMissing = 64;
   static constexpr size_t kMaxShownName = 1024;
   uint64_t number = 0;
-  bool calling = false;  // some thread waits inside a call
+  bool blocked = false;  // its program waits: a thread is inside a call, or a callback is to be called
   Last submitted;
   Last finished;
   std::vector<Waiting> waiting;  // the longest first

@@ -151,7 +151,7 @@ struct EqualTo {
   }
   bool operator()(const Account& a) const {
     const auto& b = std::get<Account>(other);
-    return a.number == b.number && a.calling == b.calling && a.submitted == b.submitted && a.finished == b.finished &&
+    return a.number == b.number && a.blocked == b.blocked && a.submitted == b.submitted && a.finished == b.finished &&
            a.waiting == b.waiting && a.more == b.more;
   }
 };
