@@ -49,6 +49,28 @@ def test_add_use_and_remove():
 
 
 @on_ranks(3, env=DYNAMIC)
+def test_sets_that_come_and_go_take_no_more_memory():
+    def shared_kib():
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssShmem"))
+
+    def come_and_go(times):
+        for _ in range(times):
+            pair = hvd.add_process_set([0, 1])
+            everybody_but_one = hvd.add_process_set([1, 2])
+            for some in (pair, everybody_but_one):
+                if some.included():
+                    assert hvd.allreduce(1, op=hvd.Sum, process_set=some) == 2
+            hvd.remove_process_set(pair)
+            hvd.remove_process_set(everybody_but_one)
+
+    come_and_go(10)
+    before = shared_kib()
+    come_and_go(100)
+    assert shared_kib() <= before + 256
+
+
+@on_ranks(3, env=DYNAMIC)
 def test_ids_are_used_again_in_the_order_in_which_they_became_free():
     one, two, three = (hvd.add_process_set(ranks) for ranks in ([0], [1], [2]))
     assert [one.process_set_id, two.process_set_id, three.process_set_id] == [1, 2, 3]

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -28,6 +29,7 @@
 #include "hvd/engine/registry.h"
 #include "hvd/engine/set_table.h"
 #include "hvd/engine/stall_inspector.h"
+#include "hvd/engine/stream_memory.h"
 #include "hvd/engine/world.h"
 #include "hvd/wire/control.h"
 
@@ -182,6 +184,15 @@ class Engine final : public SetHost {
   Registry registry_;
   SetTable sets_;
   int sets_made_ = 0;
+  // A rank agrees to a change of the sets only when its last one is over: see StreamMemory.
+  std::mutex change_mutex_;
+  StreamMemory stream_memory_;
+  struct Streams {
+    std::byte* announce = nullptr;
+    std::byte* log = nullptr;
+    size_t bytes = 0;  // of each
+  };
+  std::map<int, Streams> streams_;  // by the set's id
   struct EarlyMessage {
     Rank from;
     std::vector<std::byte> bytes;

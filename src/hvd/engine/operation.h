@@ -77,6 +77,7 @@ struct Operation {
   // While there is a timeline.
   Time submitted{};
   Time agreed{};
+  Time running{};
 
   // How far it is.
   State state = State::kSubmitted;

@@ -141,7 +141,7 @@ bool ProcessSet::StepAllocating() {
       return true;
     }
     op->state = State::kRunning;
-    options_.recorder->Running(*op);
+    options_.recorder->Running(op);
     running.machine = options_.announce->Begin(running.position, &op->work);
     if (running.machine != nullptr) {
       running_.push_back(std::move(running));

@@ -69,6 +69,8 @@ class ProcessSet {
   const std::vector<Rank>& ranks() const { return options_.ranks; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
   bool included() const { return options_.me >= 0; }
+  // Whether its data moves through shared memory.
+  bool by_memory() const { return options_.announce != nullptr; }
   // Whether the operation's result has another size than its input.
   static bool SizesResult(OpKind op);
   // Member index of a global rank; -1 if it is no member.

@@ -115,7 +115,7 @@ void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
     }
   }
   op->state = State::kRunning;
-  options_.recorder->RunningAtOnce(*op);
+  options_.recorder->RunningAtOnce(op);
   running.machine = options_.announce->Begin(position, &op->work);
   if (running.machine != nullptr) {
     running_.push_back(std::move(running));

@@ -175,7 +175,7 @@ bool ProcessSet::StartQueued() {
     const comm::Work* work = running.fused != nullptr ? running.fused.get() : &running.ops[0]->work;
     for (Operation* op : running.ops) {
       op->state = State::kRunning;
-      options_.recorder->Running(*op);
+      options_.recorder->Running(op);
     }
     running.machine = comm::IsAdasum(*work) ? std::make_unique<comm::Adasum>(options_.log.get(), running.position, work,
                                                                              size(), options_.me)

@@ -11,6 +11,28 @@ namespace {
 // Clocks of two cores may differ by a little.
 uint64_t Span(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
 
+// The activity in which data moves; nullptr: none does.
+const char* WayOf(const Operation& op) {
+  const bool memory = op.set->by_memory();
+  switch (op.request.signature.op) {
+    case OpKind::kAllreduce:
+      if (op.request.signature.reduce_op == ReduceOp::kAdasum) {
+        return memory ? "SHM_ADASUM_ALLREDUCE" : "TCP_ADASUM_ALLREDUCE";
+      }
+      return memory ? "SHM_ALLREDUCE" : "TCP_ALLREDUCE";
+    case OpKind::kAllgather:
+      return memory ? "SHM_ALLGATHER" : "TCP_ALLGATHER";
+    case OpKind::kBroadcast:
+      return memory ? "SHM_BCAST" : "TCP_BCAST";
+    case OpKind::kAlltoall:
+      return memory ? "SHM_ALLTOALL" : "TCP_ALLTOALL";
+    case OpKind::kReducescatter:
+      return memory ? "SHM_REDUCESCATTER" : "TCP_REDUCESCATTER";
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 Recorder::Recorder(const World& world, const Config& config, bool signals)
@@ -83,6 +105,7 @@ void Recorder::Agreed(Operation* op, int set, uint64_t position, Rank last) {
 
 void Recorder::Over(Operation* op, const Error& error) {
   op->ticks.over = Now();
+  const bool agreed = op->ticks.agreed != 0 || op->set->size() == 1;
   // Without an agreement all of its time was waiting, unless there was nobody to wait for.
   if (op->ticks.agreed == 0) op->ticks.agreed = op->set->size() == 1 ? op->ticks.submitted : op->ticks.over;
   if (error.code == Code::kOk) {
@@ -90,10 +113,21 @@ void Recorder::Over(Operation* op, const Error& error) {
   } else {
     flight_.MarkFailed(op->flight, error.code, error.rank, op->ticks.over);
   }
-  if (!timeline_.on() || op->submitted == Time{}) return;
-  const controller::Signature& signature = op->request.signature;
-  timeline_.Executed(op->set->id(), op->request.name, signature.op, op->agreed, clock_.Now(), signature.dtype,
-                     op->output_shape);
+  if (timeline_.on() && op->submitted != Time{}) Draw(*op, agreed);
+}
+
+void Recorder::Draw(const Operation& op, bool agreed) {
+  const Time now = clock_.Now();
+  const int set = op.set->id();
+  const std::string& name = op.request.name;
+  const controller::Signature& signature = op.request.signature;
+  if (!agreed) return timeline_.Negotiated(set, name, signature.op, op.submitted, now);
+  if (op.running != Time{}) {
+    const char* wait = ProcessSet::SizesResult(signature.op) ? "ALLOCATE_OUTPUT" : "QUEUE";
+    if (op.running > op.agreed) timeline_.Activity(set, name, wait, op.agreed, op.running);
+    if (const char* way = WayOf(op)) timeline_.Activity(set, name, way, op.running, now);
+  }
+  timeline_.Executed(set, name, signature.op, op.agreed, now, signature.dtype, op.output_shape);
 }
 
 void Recorder::Concluded(const Operation& op, bool succeeded) {

@@ -37,8 +37,14 @@ class Recorder {
   // `last`: whom the others waited for; -1 where that is not known.
   void Agreed(Operation* op, int set, uint64_t position, Rank last);
   // Data moves: within Agreed's turn, or later.
-  void RunningAtOnce(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning, op.ticks.agreed); }
-  void Running(const Operation& op) { flight_.Mark(op.flight, trace::FlightState::kRunning, Now()); }
+  void RunningAtOnce(Operation* op) {
+    flight_.Mark(op->flight, trace::FlightState::kRunning, op->ticks.agreed);
+    op->running = op->agreed;
+  }
+  void Running(Operation* op) {
+    flight_.Mark(op->flight, trace::FlightState::kRunning, Now());
+    if (timeline_.on()) op->running = clock_.Now();
+  }
   void Over(Operation* op, const Error& error);
   // Its caller gets the outcome now; later than Over in a group.
   void Concluded(const Operation& op, bool succeeded);
@@ -71,6 +77,8 @@ class Recorder {
 
  private:
   uint64_t Now() const { return flight_.ticks().Now(); }
+  // The end of an operation in the timeline. Not agreed: it failed before.
+  void Draw(const Operation& op, bool agreed);
 
   const Config& config_;
   const Rank rank_;

@@ -137,7 +137,7 @@ void Registry::Drop(Operation* op) {
   op->flight = ~uint64_t{0};
   op->ticks = {};
   op->last = -1;
-  op->submitted = op->agreed = Time{};
+  op->submitted = op->agreed = op->running = Time{};
   op->work.result_to = nullptr;
   op->uid = 0;
   op->detached.store(false, std::memory_order_relaxed);

@@ -51,6 +51,7 @@ void SetTable::Remove(int id) {
 }
 
 ProcessSet* SetTable::WithRanks(const std::vector<Rank>& ranks) const {
+  const std::lock_guard lock(mutex_);
   const auto at =
       std::find_if(live_.begin(), live_.end(), [&](const ProcessSet* set) { return set->ranks() == ranks; });
   return at == live_.end() ? nullptr : *at;

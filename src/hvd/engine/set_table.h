@@ -2,7 +2,7 @@
 #pragma once
 // The process sets of an engine by id. Ids of removed sets are given out again, the first freed first.
 //
-// Thread safety: Find and Describe from any thread; the rest with the progress token.
+// Thread safety: Find, Describe and WithRanks from any thread; the rest with the progress token.
 // Lifetime: a removed set stays in memory until the table ends, for those who found it just before.
 
 #include <array>
@@ -48,7 +48,7 @@ class SetTable {
   std::vector<std::unique_ptr<ProcessSet>> all_;
   std::deque<int> freed_;
   int used_ids_ = 0;
-  mutable std::mutex mutex_;  // guards live_ between the token holder and Describe
+  mutable std::mutex mutex_;  // guards live_ between the token holder, who changes it, and others
 };
 
 }  // namespace hvd::engine

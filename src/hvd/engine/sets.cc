@@ -26,7 +26,6 @@ Status Engine::CheckRanks(std::string_view title, std::vector<Rank>* ranks) cons
   return {};
 }
 
-// With the token.
 Status Engine::CheckNew(std::string_view title, const std::vector<Rank>& ranks) const {
   const ProcessSet* other = sets_.WithRanks(ranks);
   if (other == nullptr) return {};
@@ -70,10 +69,11 @@ void Engine::ConnectByMemory(ProcessSetOptions* set) {
     if (const int local = world_.layout.LocalOf(rank); local >= 0) locals.push_back(local);
   }
   if (world_.window == nullptr || locals.size() < 2) return;
-  // Every local rank carves, member or not: offsets stay equal, and so does the answer.
+  // Every local rank takes, member or not: offsets stay equal, and so does the answer.
   const auto bytes = collective::window::Stream::Bytes(static_cast<int>(locals.size()), world_.settings.eager_bytes);
-  const auto announce = world_.window->Carve(bytes);
-  const auto log = world_.window->Carve(bytes);
+  const auto announce = stream_memory_.Take(world_.window.get(), bytes);
+  const auto log = stream_memory_.Take(world_.window.get(), bytes);
+  streams_[set->id] = {announce.value_or(nullptr), log.value_or(nullptr), bytes};
   if (set->me < 0 || locals.size() < set->ranks.size()) return;
   if (!announce || !log) {
     log::Warning("Process set {} exchanges messages, which is slower: {}.", set->id,
@@ -114,6 +114,7 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
 
 Result<int> Engine::AddSet(std::vector<Rank> ranks) {
   HVD_RETURN_IF_ERROR(CheckRanks(kNewSet, &ranks));
+  HVD_RETURN_IF_ERROR(CheckNew(kNewSet, ranks));  // and again when it is made: another thread may be at it, too
   controller::Request request;
   request.name = "process_set.add";
   request.signature.op = OpKind::kAddProcessSet;
@@ -141,6 +142,7 @@ Result<int> Engine::ChangeSets(controller::Request request) {
                 "process sets cannot be added or removed while running: call init with process_sets=\"dynamic\" or set "
                 "HOROVOD_DYNAMIC_PROCESS_SETS=1 on every rank");
   }
+  const std::lock_guard lock(change_mutex_);
   Submission submission;
   submission.request = std::move(request);
   HVD_ASSIGN_OR_RETURN(Operation * op, Run(std::move(submission)));
@@ -159,6 +161,11 @@ Error Engine::ApplySetChange(Operation* op) {
     if (set == nullptr) return {Code::kInvalidArgument, fmt::format("process set {} does not exist", id)};
     set->FailAll({Code::kInvalidArgument, fmt::format("process set {} has been removed", id)});
     sets_.Remove(id);
+    if (const auto streams = streams_.extract(id); !streams.empty()) {
+      const Streams& old = streams.mapped();
+      if (old.announce != nullptr) stream_memory_.GiveBack(old.announce, old.bytes);
+      if (old.log != nullptr) stream_memory_.GiveBack(old.log, old.bytes);
+    }
     return {Code::kOk, {}, -1};
   }
   std::vector<Rank> ranks(signature.numbers.begin(), signature.numbers.end());

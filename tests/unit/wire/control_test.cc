@@ -53,6 +53,9 @@ LogEntry AnyEntry() {
     case LogEntry::Kind::kResume:
       entry.uid = *rc::gen::arbitrary<uint64_t>();
       break;
+    case LogEntry::Kind::kJoined:
+      entry.uid = *rc::gen::inRange<uint64_t>(0, 1000);
+      break;
     case LogEntry::Kind::kError:
       entry.name = AnyText();
       entry.error = {static_cast<Code>(*rc::gen::inRange(1, 14)), AnyText(), *rc::gen::inRange(-1, 9)};
