@@ -164,5 +164,5 @@ def _judge_victim(member: Member, own: list[Fault], problems: list[Problem]) -> 
             allowed.add("MemoryError")
         if not allowed & set(down["type"]):
             problems.append(Problem(OTHER, f"rank {member.rank} raised {down['type'][0]}: {down['error']}"))
-    elif down["outcome"] == "done" and any(fault.kind in ("sockets", "freeze") for fault in own):
+    elif down["outcome"] == "done" and any(fault.effect == ENDS for fault in own):
         problems.append(Problem(OTHER, f"rank {member.rank} ended without an error in spite of {own[0].describe()}"))

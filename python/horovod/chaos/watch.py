@@ -54,6 +54,14 @@ class Process:
             return True
         return False
 
+    def stopped(self) -> bool:
+        """Whether SIGSTOP has had its effect."""
+        if self.status is not None:
+            return False
+        with contextlib.suppress(OSError):
+            return pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return False
+
     def reap(self, block: bool = False) -> bool:
         """Note its end, if that has come."""
         if self.status is None:
@@ -82,6 +90,7 @@ class Watch:
         self.since: dict[str, float] = {}  # phase: when all ranks were seen to be in it
         self.continue_at: dict[int, float] = {}  # rank: when it gets SIGCONT
         self.frozen: set[int] = set()
+        self.continued: set[int] = set()
         self.doomed: set[int] = set()  # ranks that got a deadly signal from here
         self.skipped: set[int] = set()  # faults that found nothing to break
         self.poll = select.poll()
@@ -163,15 +172,19 @@ class Watch:
                 self._injected(Injection(fault, now))
                 if KINDS[fault.kind].effect == DEADLY:
                     self.doomed.add(fault.rank)
+        if self.frozen and self._others_over():
+            self.continue_at.update(dict.fromkeys(self.frozen, now))
+            self.frozen.clear()
         for rank, until in list(self.continue_at.items()):
             if until <= now:
                 del self.continue_at[rank]
                 if rank not in self.frozen:
                     self.processes[rank].signal(signal.SIGCONT)
-        if self.frozen and self._others_over():
-            for rank in self.frozen:
-                self.processes[rank].signal(signal.SIGCONT)
-            self.frozen.clear()
+                    self.continued.add(rank)
+        # One that told that it will stop itself may do so only now.
+        for process in [self.processes[rank] for rank in self.continued - self.frozen - set(self.continue_at)]:
+            if process.stopped():
+                process.signal(signal.SIGCONT)
 
     def _others_over(self) -> bool:
         others = [member for member in self.members if member.rank not in self.frozen]
@@ -204,6 +217,8 @@ class Watch:
     def _patience(self, deadline: float) -> float:
         now = time.monotonic()
         times = [deadline, *self.continue_at.values()]
+        if self.continued:
+            times.append(now + 0.02)
         for fault in self.waiting:
             times.append(self._due(fault) or now + 0.5)
         return min(times) - now
