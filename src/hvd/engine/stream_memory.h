@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Shared memory for the streams of process sets: cut off the window's control segment, and given out again when a set is
-// removed.
+// Shared memory for the streams of process sets: cut off the window's control segment, and given out again when a set
+// is removed.
 //
 // All local ranks take and give back in the order of the log, members or not, so they get the same offsets.
 // Thread safety: with the progress token.
