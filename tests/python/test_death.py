@@ -132,3 +132,31 @@ def test_one_on_another_host_that_stops_before_anybody_asked_it_anything(tmp_pat
         # The one that was stopped hears of it, too.
         assert "SEEN Horovod has been shut down: rank 2" in result.output
         assert "did not respond for 1 s" in result.output
+
+
+HANDED_ON = """
+import os, sys
+import numpy as np, horovod.numpy as hvd
+rank = int(os.environ["HOROVOD_RANK"])
+both = hvd.ProcessSet([0, 2])
+hvd.init(process_sets=[both])
+if rank == 1:
+    sys.exit(0)
+try:
+    if rank == 0:
+        hvd.allreduce_async(np.ones(5), name="only here", process_set=both)
+        hvd.allreduce(np.ones(5), name="of all")
+    else:
+        hvd.allreduce(np.ones(5), name="only there", process_set=both)
+except hvd.HorovodInternalError as error:
+    print("SEEN", error)
+    hvd.shutdown()
+"""
+
+
+@pytest.mark.parametrize("no_shm", ["0", "1"])
+def test_one_that_shuts_down_because_another_left_hands_the_blame_on(no_shm):
+    results = spawn.spawn([sys.executable, "-c", HANDED_ON], 3, env={"HOROVOD_DISABLE_SHM": no_shm}, timeout=60)
+    for result in results:
+        assert result.returncode == 0, spawn.describe(result)
+        assert ("SEEN Horovod has been shut down: rank 1" in result.output) == (result.rank != 1), result.output

@@ -184,7 +184,8 @@ Error Engine::DescribeCause() const {
                          cause_.detail > 0 ? cause_.detail : options_.config.heartbeat_timeout_s);
       break;
     case Cause::kLeft:
-      what = fmt::format("{} left with operations pending", who);
+      what =
+          fmt::format("{} left {}", who, cause_.detail > 0 ? "before the others were done" : "with operations pending");
       break;
     case Cause::kStall:
       what = fmt::format("{} did not submit what the others wait for", who);
@@ -233,15 +234,17 @@ void Engine::Shutdown() {
   if (token) {
     DrainInbox();
     const Error error{Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called on this rank"};
+    // Who leaves because another one left is not to blame.
+    const Rank first_left = first_left_.load(std::memory_order_relaxed);
+    const Rank blamed = first_left >= 0 ? first_left : world_.layout.rank;
     if (pending_.load(std::memory_order_relaxed) > 0 && phase_ == Phase::kWorking) {
-      Revoke({Cause::kLeft, world_.layout.rank, 0, static_cast<int32_t>(getpid())}, DescribeLeaving());
+      Revoke({Cause::kLeft, blamed, blamed == first_left, world_.ranks.empty() ? 0 : world_.ranks[blamed].pid},
+             blamed == first_left ? first_left_reason_ : DescribeLeaving());
     }
     while (phase_ == Phase::kRevoking && world_.loop->Now() < limit + Seconds(options_.config.heartbeat_timeout_s)) {
       Progress();
       sched_yield();
     }
-    const Rank first_left = first_left_.load(std::memory_order_relaxed);
-    const Rank blamed = first_left >= 0 ? first_left : world_.layout.rank;
     const std::string reason(Cut(first_left >= 0 ? first_left_reason_ : last_error_, transport::kMaxReasonBytes));
     const wire::Bytes goodbye = wire::Encode(wire::Goodbye{blamed, true, reason});
     for (Rank rank = 0; rank < world_.layout.size; ++rank) {

@@ -24,7 +24,7 @@ struct Cause {
   enum Kind : int32_t { kNone = 0, kDied = 1, kSignal = 2, kSilent = 3, kLeft = 4, kStall = 5 };
   int32_t kind = kNone;
   int32_t rank = -1;   // global rank at fault
-  int32_t detail = 0;  // signal number for kSignal; seconds for kSilent, 0: the heartbeat time-out
+  int32_t detail = 0;  // kSignal: its number; kSilent: seconds, or 0: the heartbeat time-out; kLeft: 1: in good order
   int32_t pid = 0;
 };
 
