@@ -125,7 +125,7 @@ class Worker:
         traceback.print_exc()
         if self.workload is not None and isinstance(error, hvd.HorovodInternalError):
             try:
-                self.workload.settle()
+                self.workload.settle(named_rank(str(error)))
             except WrongResult as wrong:
                 answer |= {"outcome": "wrong", "error": str(wrong)}
         return answer
@@ -140,8 +140,11 @@ class Worker:
             traceback.print_exc()
             answer["shutdown_error"] = f"{type(error).__name__}: {error}"[:500]
         injector.end()
-        if self.workload is not None:
-            self.workload.abandon()
+        try:
+            if self.workload is not None:
+                self.workload.after_shutdown()
+        except WrongResult as wrong:
+            answer |= {"outcome": "wrong", "error": str(wrong)}
         answer["shutdown_s"] = round(time.monotonic() - answer["at"], 3)
         answer["checked"] = self.workload.checked if self.workload is not None else 0
         answer["window"] = self.workload.window_number if self.workload is not None else 0

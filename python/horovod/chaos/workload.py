@@ -45,7 +45,7 @@ class Workload:
     """
     The operations of one generation on this rank. `tick` may be set; it is called before every call of Horovod.
 
-    After an error, `settle` ends what was in flight. `kept` are arrays that nobody may write to any more, with copies.
+    After an error, `settle` waits for what was in flight. `kept` are arrays that nobody may write to, with copies.
     """
 
     def __init__(
@@ -80,17 +80,23 @@ class Workload:
         """Whether it is true on any rank."""
         return bool(hvd.allreduce(np.array([flag], np.int32), op=hvd.Max, name="any")[0])
 
-    def settle(self) -> None:
-        """Wait for all that is in flight after an error. What succeeded all the same is checked."""
+    def settle(self, blamed: int | None) -> None:
+        """
+        Wait for what is in flight after an error that blames a rank. What succeeded all the same is checked.
+
+        Among ranks that are all there operations go on until somebody shuts down, and some of them wait for an
+        operation that a rank with an error will never start: those are left to `after_shutdown`.
+        """
+        for started in list(self.started):
+            if blamed in self.sets[started.op.set_index] or hvd.poll(started.handle):
+                with contextlib.suppress(hvd.HorovodInternalError):
+                    self._finish(started)
+
+    def after_shutdown(self) -> None:
+        """See that nothing is in flight any more."""
         for started in list(self.started):
             with contextlib.suppress(hvd.HorovodInternalError):
                 self._finish(started)
-
-    def abandon(self) -> None:
-        """Ask no more for what is in flight. To be called when it is over: its memory is this rank's alone."""
-        for started in self.started:
-            self._keep(started.op, started.in_place)
-        self.started.clear()
 
     def check_kept(self) -> None:
         """See that nobody has written to memory of operations that were over."""
