@@ -115,6 +115,9 @@ def _lane(pid: int, rank: int) -> Event:
 
 def write(path: str | os.PathLike, events: list[Event]) -> None:
     """Write a timeline, replacing an older one as a whole."""
+    there = pathlib.Path(path)
+    if there.exists() and not there.is_file():  # a device would be gone
+        raise ValueError(f"{path} is no regular file: give the name of a new file, or of one to replace")
     part = pathlib.Path(f"{path}.part")
     with part.open("w") as out:
         out.write("[\n" + ",\n".join(json.dumps(event) for event in events) + "\n]\n")

@@ -3,6 +3,7 @@
 
 import doctest
 import json
+import os
 import subprocess
 import sys
 
@@ -96,6 +97,14 @@ def test_what_is_no_timeline_is_named(tmp_path, text):
     result = run("merge", tmp_path / "out.json", path)
     assert result.returncode == 2
     assert "broken.json is no timeline" in result.stderr
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="is no regular file"):
+        timeline.write(path, [])
+    assert path.is_fifo()
 
 
 def test_examples():

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,12 @@ ArrayFile::~ArrayFile() {
 }
 
 Result<std::unique_ptr<ArrayFile>> ArrayFile::Create(std::string path, std::string_view head, uint64_t limit) {
+  // It would be replaced as a whole: not a thing to do to a device or a pipe.
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return Fail(Code::kInvalidArgument, "{} is no regular file: give the name of a new file, or of one to replace",
+                path);
+  }
   std::unique_ptr<ArrayFile> file(new ArrayFile(std::move(path), limit));
   HVD_RETURN_IF_ERROR(file->Replace(kFirstSize, head));
   return file;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,6 +105,16 @@ TEST_F(ArrayFileTest, APlaceThatCannotBeWrittenIsAnError) {
 }
 
 // A full disk, as far as a test can have one: files of this process may not grow beyond 100000 bytes.
+TEST_F(ArrayFileTest, DevicesAndPipesAreNotReplaced) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto made = ArrayFile::Create(path_, "0", 0);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("is no regular file"), std::string::npos);
+  struct stat there {};
+  ASSERT_EQ(::stat(path_.c_str(), &there), 0);
+  EXPECT_TRUE(S_ISFIFO(there.st_mode));
+}
+
 TEST_F(ArrayFileTest, WhenTheDiskIsFullTheFileStaysAnArray) {
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
