@@ -69,3 +69,9 @@ def test_signals_are_left_to_python():
     hvd.init()
     assert signal.getsignal(signal.SIGINT) is before
     hvd.shutdown()
+
+
+def test_a_flight_recorder_of_absurd_size_is_refused(monkeypatch):
+    monkeypatch.setenv("HOROVOD_FLIGHT_ENTRIES", "99999999999999")
+    with pytest.raises(ValueError, match="HOROVOD_FLIGHT_ENTRIES=99999999999999 is above 1048576"):
+        hvd.init()

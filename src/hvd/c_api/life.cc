@@ -55,6 +55,11 @@ Result<Config> Resolve(const hvd_init_options& options) {
                           &config.stall_check_s, &config.stall_shutdown_s}) {
     *seconds = hvd::c_api::Bounded(*seconds);
   }
+  constexpr int kMostFlightEntries = 1 << 20;  // some 300 bytes each
+  if (config.flight_entries > kMostFlightEntries) {
+    return Fail(Code::kInvalidArgument, "HOROVOD_FLIGHT_ENTRIES={} is above {}, the most that are kept",
+                config.flight_entries, kMostFlightEntries);
+  }
   if (config.size < 0 && config.rank < 0) config.size = 1;
   if (config.size == 1 && config.rank < 0) config.rank = 0;
   if (config.size == 0) return Fail(Code::kInvalidArgument, "size is 0: a job has at least one rank");
