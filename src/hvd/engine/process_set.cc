@@ -190,14 +190,11 @@ void ProcessSet::GiveUp(Error error) {
 
 void ProcessSet::Finish(Operation* op, Error error) {
   if (op == joined_) joined_ = nullptr;
-  const bool stood_in = op->stands_in;
   op->state = State::kOver;
   if (error.code == Code::kOk && op->error.code != Code::kOk) error = op->error;
   if (!SizesResult(op->work.op)) op->output_shape = op->request.signature.shape;
   options_.host->Complete(op, std::move(error));
   in_flight_.fetch_sub(1, std::memory_order_release);
-  if (!stood_in) return;
-  --stand_ins_;
   FinishJoinIfIdle();
 }
 

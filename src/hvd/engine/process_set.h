@@ -189,8 +189,7 @@ class ProcessSet {
   bool gave_up_ = false;
   Operation* joined_ = nullptr;  // this rank's join, until all have joined
   bool join_waits_ = false;      // for what was announced before it
-  bool join_agreed_ = false;     // all have joined, but this rank still stands in for itself somewhere
-  int stand_ins_ = 0;
+  bool join_agreed_ = false;     // all have joined, but something of the set still runs here
   Error left_{Code::kOk, {}, -1};
 };
 

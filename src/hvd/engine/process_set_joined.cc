@@ -7,7 +7,6 @@ namespace hvd::engine {
 Operation* ProcessSet::StandIn(const controller::Plan& plan) {
   Operation* op = options_.host->MakeStandIn();
   in_flight_.fetch_add(1, std::memory_order_relaxed);
-  ++stand_ins_;
   op->set = this;
   op->request.name = plan.name;
   op->request.signature = plan.signature;
@@ -43,9 +42,10 @@ void ProcessSet::FinishJoin(int last_member) {
   FinishJoinIfIdle();
 }
 
-// A rank that returned from its join may leave, and others would miss it in what it stands in for.
+// A rank that returned from its join may leave, and others would miss it in what it stands in for, or in an operation
+// of its own that timed out here and goes on.
 void ProcessSet::FinishJoinIfIdle() {
-  if (!join_agreed_ || stand_ins_ > 0) return;
+  if (!join_agreed_ || !queued_.empty() || !allocating_.empty() || !running_.empty()) return;
   join_agreed_ = false;
   Finish(joined_, {Code::kOk, {}, -1});
 }
