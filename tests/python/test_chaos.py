@@ -122,6 +122,7 @@ def test_what_is_as_it_must_be_is_no_problem():
     assert [(blame.kind, blame.right, blame.seconds) for blame in blames] == [("sigkill", True, 1.0)] * 2
     assert judged(DELAY, [DONE] * 3) == ([], [])
     assert judged(CUT, [error(2), error(0), error(0)])[0] == []
+    assert judged(KILL, [error(2, where="init"), error(0), None], status=-9)[0] == []
     assert judged(dataclasses.replace(CUT, phase="shutdown"), [DONE] * 3)[0] == []
 
 

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import re
 import signal
 import sys
 import traceback
@@ -141,8 +142,8 @@ class Traces:
     def look() -> Traces:
         """Take stock."""
         maps = pathlib.Path("/proc/self/maps").read_text()
-        # Numbers of sockets and pipes say nothing to anybody.
-        kinds = tuple(sorted(target.split("[")[0] for target in descriptors().values()))
+        # Numbers of sockets and pipes say nothing to anybody; files may be deleted by others.
+        kinds = tuple(sorted(re.sub(r"\[.*| \(deleted\)", "", target) for target in descriptors().values()))
         return Traces(kinds, thread_count(), maps.count("/memfd:"))
 
     def more_than(self, before: Traces) -> list[str]:

@@ -131,7 +131,7 @@ def _judge_survivor(
     cause = next((one for one in may_end if one.fault.rank == named), None)
     if cause is None:
         cause = next((one for one in may_end if named in _other_ends(one, outcome.members)), None)
-    if cause is None and _came_too_late(outcome, down):
+    if cause is None and _gave_up_in_init(outcome, named):
         cause = may_end[0]
     if cause is None:
         problems.append(Problem(BLAME, f"{who} blames rank {named}: {down['error']}"))
@@ -139,11 +139,10 @@ def _judge_survivor(
     blames.append(Blame(first.fault.kind, cause is not None, max(down["at"] - first.at, 0.0)))
 
 
-def _came_too_late(outcome: Outcome, down: dict) -> bool:
-    """Whether it came to a meeting that had failed already: rank 0, where the others would meet, was gone."""
-    first = outcome.members[0].down
-    gave_up = first is not None and (first["outcome"], first["where"]) == ("error", INIT)
-    return gave_up and down["where"] == INIT and named_rank(down["error"]) == 0
+def _gave_up_in_init(outcome: Outcome, rank: int | None) -> bool:
+    """Whether a rank had an error in init: then it was not there for those who came later, or were through already."""
+    down = outcome.members[rank].down if rank is not None and rank < len(outcome.members) else None
+    return down is not None and (down["outcome"], down["where"]) == ("error", INIT)
 
 
 def _other_ends(injection: Injection, members: list[Member]) -> set[int]:
