@@ -190,7 +190,8 @@ class Engine final : public SetHost {
   struct Streams {
     std::byte* announce = nullptr;
     std::byte* log = nullptr;
-    size_t bytes = 0;  // of each
+    size_t bytes = 0;     // of each
+    bool clears = false;  // this rank, when they are given back
   };
   std::map<int, Streams> streams_;  // by the set's id
   struct EarlyMessage {

@@ -73,7 +73,8 @@ void Engine::ConnectByMemory(ProcessSetOptions* set) {
   const auto bytes = collective::window::Stream::Bytes(static_cast<int>(locals.size()), world_.settings.eager_bytes);
   const auto announce = stream_memory_.Take(world_.window.get(), bytes);
   const auto log = stream_memory_.Take(world_.window.get(), bytes);
-  streams_[set->id] = {announce.value_or(nullptr), log.value_or(nullptr), bytes};
+  streams_[set->id] = {announce.value_or(nullptr), log.value_or(nullptr), bytes,
+                       locals.front() == world_.layout.LocalOf(world_.layout.rank)};
   if (set->me < 0 || locals.size() < set->ranks.size()) return;
   if (!announce || !log) {
     log::Warning("Process set {} exchanges messages, which is slower: {}.", set->id,
@@ -163,8 +164,8 @@ Error Engine::ApplySetChange(Operation* op) {
     sets_.Remove(id);
     if (const auto streams = streams_.extract(id); !streams.empty()) {
       const Streams& old = streams.mapped();
-      if (old.announce != nullptr) stream_memory_.GiveBack(old.announce, old.bytes);
-      if (old.log != nullptr) stream_memory_.GiveBack(old.log, old.bytes);
+      if (old.announce != nullptr) stream_memory_.GiveBack(old.announce, old.bytes, old.clears);
+      if (old.log != nullptr) stream_memory_.GiveBack(old.log, old.bytes, old.clears);
     }
     return {Code::kOk, {}, -1};
   }

@@ -26,9 +26,9 @@ class StreamMemory {
     return memory;
   }
   // When nobody uses it any more and nobody can have taken it again: every rank does this before it agrees to another
-  // set.
-  void GiveBack(std::byte* memory, size_t bytes) {
-    std::memset(memory, 0, bytes);
+  // set. One rank clears it for all.
+  void GiveBack(std::byte* memory, size_t bytes, bool clear) {
+    if (clear) std::memset(memory, 0, bytes);
     free_[bytes].push_back(memory);
   }
 
