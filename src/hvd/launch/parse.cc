@@ -151,7 +151,8 @@ std::string HelpText() {
       "Starts N processes of a training program and shows their output. When one fails, the others are ended, the\n"
       "report says which was first and why, and the exit code is its.\n\n"
       "  horovodrun -np 4 python train.py\n"
-      "  horovodrun -np 4 train.py --epochs 3\n";
+      "  horovodrun -np 4 train.py --epochs 3\n"
+      "  horovodrun doctor [-np N] [-H HOSTS]    looks for what keeps a job from starting, or slows it down\n";
   for (const Section& section : Sections()) {
     std::string listed;
     for (const Flag& flag : section.flags) {

@@ -36,12 +36,11 @@ int CodeFor(const Error& error) {
   return kUsage;
 }
 
-// Python knows which frameworks there are.
-int CheckBuild(const std::string& self, const Options& options, const Environment& environment) {
+// What Python knows better: `words` are those of python itself. Returns only if that cannot be started.
+int BecomePython(const std::string& self, std::vector<std::string> words, const Environment& environment) {
   auto python = FindPython(self, environment);
   if (!python) return Complain(python.error(), kNoCommand);
-  std::vector<std::string> words{*python, "-m", "horovod.runner.check_build"};
-  if (options.json) words.emplace_back("--json");
+  words.insert(words.begin(), *python);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -51,6 +50,18 @@ int CheckBuild(const std::string& self, const Options& options, const Environmen
   envp.push_back(nullptr);
   ::execve(python->c_str(), argv.data(), envp.data());
   return Complain({Code::kUnknown, fmt::format("{} cannot be executed", *python)}, kCannotRun);
+}
+
+int CheckBuild(const std::string& self, const Options& options, const Environment& environment) {
+  std::vector<std::string> words{"-m", "horovod.runner.check_build"};
+  if (options.json) words.emplace_back("--json");
+  return BecomePython(self, std::move(words), environment);
+}
+
+int Doctor(const std::string& self, const std::vector<std::string>& arguments, const Environment& environment) {
+  std::vector<std::string> words{"-m", "horovod.doctor"};
+  words.insert(words.end(), arguments.begin() + 1, arguments.end());
+  return BecomePython(self, std::move(words), environment);
 }
 
 bool UseColor(const Options& options, const Environment& environment, int fd) {
@@ -150,6 +161,7 @@ int RunJob(const Options& options, const Plan& plan, OutputOptions output_option
 }  // namespace
 
 int RunProgram(const std::string& self, const std::vector<std::string>& arguments, const Environment& environment) {
+  if (!arguments.empty() && arguments[0] == "doctor") return Doctor(self, arguments, environment);
   auto options = Parse(arguments, ReadFile);
   if (!options) return Complain(options.error(), kUsage);
   if (options->help) {
