@@ -186,6 +186,11 @@ void Engine::Conclude(Operation* op, Error error) {
   if (op->detached.load(std::memory_order_relaxed)) return registry_.Drop(op);
   recorder_.Concluded(*op, error.code == Code::kOk);
   if (error.code != Code::kOk || !last_error_.empty()) last_error_ = error.message;
+  // The sequencer may know before this rank does that one left.
+  if (error.code == Code::kUnknown && error.rank >= 0) {
+    Rank nobody = -1;
+    first_left_.compare_exchange_strong(nobody, error.rank);
+  }
   if (error.code != Code::kOk && op->engine_owned) {
     FreeShared(std::exchange(op->output, nullptr));
     op->engine_owned = false;

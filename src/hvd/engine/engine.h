@@ -170,6 +170,7 @@ class Engine final : public SetHost {
   void Revoke(const transport::Cause& cause, std::string reason);
   bool FinishRevocation();
   Error DescribeCause() const;
+  int32_t PidOf(Rank rank) const { return world_.ranks.empty() ? 0 : world_.ranks[rank].pid; }
   // What this rank's leaving does to what is in flight, and the last error of an operation, in words.
   std::string DescribeLeaving() const;
   Error LeftError(Rank rank, const std::string& reason) const;

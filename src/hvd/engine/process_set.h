@@ -142,6 +142,8 @@ class ProcessSet {
   void CloseEpoch();
   void Resume(uint64_t epoch);
   void AppendLog(std::vector<controller::LogEntry> entries);
+  // Sequencer, after a member left: the end of everything that is not complete.
+  std::vector<controller::LogEntry> LostEntries() const;
   void ApplyEntry(const controller::LogEntry& entry);
   void Execute(const controller::LogEntry& entry);
   void Forget(const controller::LogEntry& entry);

@@ -57,6 +57,18 @@ void ProcessSet::CollectAwaited(std::set<Rank>* ranks) const {
   }
 }
 
+std::vector<controller::LogEntry> ProcessSet::LostEntries() const {
+  std::vector<controller::LogEntry> entries;
+  for (const auto& waiting : sequencer_->Pending()) {
+    controller::LogEntry entry;
+    entry.kind = controller::LogEntry::Kind::kError;
+    entry.name = waiting.name;
+    entry.error = left_;
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
 void ProcessSet::OnLeft(int member, const Error& error) {
   std::vector<Operation*> lost;
   if (left_.code == Code::kOk) {
@@ -74,15 +86,7 @@ void ProcessSet::OnLeft(int member, const Error& error) {
     announcing_ = false;
   }
   if (sequencer_ != nullptr) {
-    std::vector<controller::LogEntry> ended;
-    for (const auto& waiting : sequencer_->Pending()) {
-      controller::LogEntry entry;
-      entry.kind = controller::LogEntry::Kind::kError;
-      entry.name = waiting.name;
-      entry.error = error;
-      ended.push_back(std::move(entry));
-    }
-    AppendLog(std::move(ended));
+    AppendLog(LostEntries());
   } else if (member == 0) {
     for (const auto& [name, op] : sent_) lost.push_back(op);
     sent_.clear();
