@@ -87,6 +87,7 @@ Result<Operation*> Engine::Enter(Submission submission) {
 }
 
 Result<Handle> Engine::Submit(Submission submission) {
+  const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
   const Handle handle = op->handle;  // a completion callback may release it before this returns
   if (TryToken()) {
@@ -110,6 +111,7 @@ void Engine::Abandon(Operation* op) {
 }
 
 Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissions) {
+  const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
   std::vector<Operation*> ops;
   std::vector<Handle> handles;
   const auto group = std::make_shared<Group>();
@@ -136,13 +138,17 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
 }
 
 Result<Operation*> Engine::Run(Submission submission, Time until) {
-  HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
-  if (TryToken()) {
-    BeginOnLoop(op);
+  Operation* op = nullptr;
+  bool token = false;
+  {
+    const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
+    HVD_ASSIGN_OR_RETURN(op, Enter(std::move(submission)));
+    token = TryToken();
+    token ? BeginOnLoop(op) : LeaveInInbox(op);
+  }
+  if (token) {
     TurnUntilOver(op, until);
     GiveToken();
-  } else {
-    LeaveInInbox(op);
   }
   Wait(op, until);
   return op;

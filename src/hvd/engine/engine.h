@@ -109,6 +109,8 @@ class Engine final : public SetHost {
   std::unique_ptr<ProcessSet> MakeSet(std::vector<Rank> ranks);
   void ConnectByMemory(ProcessSetOptions* set);
   void ConnectByPairs(ProcessSetOptions* set);
+  // Frees removed process sets that nobody knows any more.
+  void ReclaimSets();
   Result<int> ChangeSets(controller::Request request);
   // What a caller may leave out, and the spellings that mean the same.
   void FillIn(Submission* submission) const;

@@ -91,6 +91,11 @@ void Registry::Leave(Operation* op) {
   op->entry = nullptr;
 }
 
+void Registry::ForgetSet(const ProcessSet* set) {
+  std::lock_guard lock(mutex_);
+  names_.erase(set);
+}
+
 Operation* Registry::Acquire(Handle handle) {
   std::lock_guard lock(mutex_);
   const auto found = handles_.find(handle);

@@ -40,6 +40,9 @@ class Registry {
   // As Leave for the buffers alone: a detached operation keeps its name.
   void LeaveBuffers(Operation* op);
 
+  // No operation of this set will come any more.
+  void ForgetSet(const ProcessSet* set);
+
   // The operation of a handle with one more owner; nullptr if the handle is not of this engine or was released.
   Operation* Acquire(Handle handle);
   // Forgets a handle. False if there is none.

@@ -182,4 +182,10 @@ Error Engine::ApplySetChange(Operation* op) {
   return {Code::kOk, {}, -1};
 }
 
+void Engine::ReclaimSets() {
+  // What is still in the inbox was submitted by somebody who found a set that may be gone.
+  if (inbox_full_.load(std::memory_order_acquire)) return;
+  for (const auto& set : sets_.Reclaim()) registry_.ForgetSet(set.get());
+}
+
 }  // namespace hvd::engine
