@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hvd/base/signal_mask.h"
 #include "hvd/topology/cores.h"
 
 namespace hvd::engine {
@@ -46,7 +47,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
   }
   if (self->world_.window != nullptr) self->world_.window->Beat();
   self->AskForClock();
-  if (self->options_.own_thread) self->thread_ = std::thread([self] { self->ThreadMain(); });
+  if (self->options_.own_thread) {
+    const SignalsBlocked blocked;
+    self->thread_ = std::thread([self] { self->ThreadMain(); });
+  }
   return engine;
 }
 
