@@ -142,6 +142,7 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
 Result<Operation*> Engine::Run(Submission submission, Time until) {
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
   if (TryToken()) {
+    DrainInbox();  // the removal of a process set must not overtake what was submitted on it before
     BeginOnLoop(op);
     TurnUntilOver(op, until);
     GiveToken();
