@@ -58,6 +58,8 @@ def test_soak(tmp_path):
         (["--report", "x.pdf"], "ends neither in .md nor in .json"),
         (["--report", "/nowhere/x.md"], "there is no folder /nowhere"),
         (["--job", "-1"], "-1 is below 0"),
+        (["--soak", "3", "--faults", "10"], "argument --faults: --soak is one job without faults"),
+        (["--soak", "3", "--only", "sigkill"], "argument --only: --soak is one job without faults"),
         (["--only", "sockets", "--transport", "shm"], "sockets are used by the transports tcp and hosts only"),
     ],
 )

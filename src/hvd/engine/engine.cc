@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hvd/base/signal_mask.h"
 #include "hvd/topology/cores.h"
 
 namespace hvd::engine {
@@ -46,7 +47,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
   }
   if (self->world_.window != nullptr) self->world_.window->Beat();
   self->AskForClock();
-  if (self->options_.own_thread) self->thread_ = std::thread([self] { self->ThreadMain(); });
+  if (self->options_.own_thread) {
+    const SignalsBlocked blocked;
+    self->thread_ = std::thread([self] { self->ThreadMain(); });
+  }
   return engine;
 }
 
@@ -144,7 +148,12 @@ Result<Operation*> Engine::Run(Submission submission, Time until) {
     const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
     HVD_ASSIGN_OR_RETURN(op, Enter(std::move(submission)));
     token = TryToken();
-    token ? BeginOnLoop(op) : LeaveInInbox(op);
+    if (token) {
+      DrainInbox();  // the removal of a process set must not overtake what was submitted on it before
+      BeginOnLoop(op);
+    } else {
+      LeaveInInbox(op);
+    }
   }
   if (token) {
     TurnUntilOver(op, until);

@@ -133,6 +133,7 @@ class Engine final : public SetHost {
   void GiveUp(Error error) override;
   Operation* MakeStandIn() override;
   Error ApplySetChange(Operation* op) override;
+  bool HoldsBack(const Operation& op) const override;
   // Whether the caller's alloc function is running: then the operation is over when that has returned.
   bool LeaveToAlloc(Operation* op);
   // Tells whoever waits that the operation is over.
