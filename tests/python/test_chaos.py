@@ -29,7 +29,7 @@ def chaos(*arguments, timeout=280, **options):
 
 def test_40_faults(tmp_path):
     report = tmp_path / "report.json"
-    result = chaos("--faults", 40, "--transport", "shm", "--report", report, env=dict(os.environ, TMPDIR=str(tmp_path)))
+    result = chaos("--faults", 40, "--report", report, env=dict(os.environ, TMPDIR=str(tmp_path)))
     assert result.returncode == 0, result.stdout + result.stderr
     found = json.loads(report.read_text())
     assert found["faults"] >= 40
