@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import pathlib
+import subprocess
 import sys
 
-import spawn
+from horovod.runner.program import find_horovodrun
 
 EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "examples" / "numpy" / "digits.py"
 LIMIT = 1e-6
@@ -15,8 +16,9 @@ LIMIT = 1e-6
 
 def train(ranks: int) -> dict:
     """Return what rank 0 reports."""
-    outputs = spawn.run([sys.executable, str(EXAMPLE), "--json"], ranks, timeout=120)
-    return json.loads(outputs[0].strip().splitlines()[-1])
+    command = [find_horovodrun(), "-np", str(ranks), "--prefix", "", sys.executable, str(EXAMPLE), "--json"]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    return json.loads(result.stdout.strip().splitlines()[-1])
 
 
 def row(text: str, *values: str) -> str:

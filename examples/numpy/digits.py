@@ -5,8 +5,8 @@ Softmax regression on real handwritten digits, data-parallel in NumPy.
 Each rank trains on its own rows; gradients are averaged by one allreduce a step. The shards are equal in size, so the
 average of the ranks' gradients is the gradient of the whole batch: the result does not depend on the number of ranks.
 
-    python examples/numpy/digits.py                          # one process
-    python tools/spawn.py -n 2 -- python examples/numpy/digits.py   # two
+    python examples/numpy/digits.py               # one process
+    horovodrun -np 2 examples/numpy/digits.py     # two
 """
 
 from __future__ import annotations

@@ -28,7 +28,23 @@ def read(path: str | os.PathLike) -> list[Event]:
         raise ValueError(f"{path} is no timeline: {error}") from error
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise ValueError(f"{path} is no timeline: not a list of events")
+    for number, event in enumerate(events):
+        if lacks := _lacks(event):
+            raise ValueError(f"{path} is no timeline: event {number} has no {lacks}: {json.dumps(event)[:200]}")
     return events
+
+
+def _lacks(event: Event) -> str | None:
+    """Name what every event of its phase has and this one has not."""
+    phase = event.get("ph")
+    if not isinstance(phase, str):
+        return "phase (ph)"
+    if phase not in ("E", "e") and not isinstance(event.get("name"), str):
+        return "name"
+    if phase == "M":
+        return None if isinstance(event.get("args"), dict) else "args"
+    ts = event.get("ts")
+    return None if isinstance(ts, (int, float)) and not isinstance(ts, bool) else "time (ts)"
 
 
 def _clock(events: list[Event]) -> dict:
@@ -115,13 +131,24 @@ def _lane(pid: int, rank: int) -> Event:
 
 def write(path: str | os.PathLike, events: list[Event]) -> None:
     """Write a timeline, replacing an older one as a whole."""
-    there = pathlib.Path(path)
+    there = pathlib.Path(os.path.realpath(path))  # a link stays one
     if there.exists() and not there.is_file():  # a device would be gone
         raise ValueError(f"{path} is no regular file: give the name of a new file, or of one to replace")
-    part = pathlib.Path(f"{path}.part")
+    part = pathlib.Path(f"{there}.part")
     with part.open("w") as out:
         out.write("[\n" + ",\n".join(json.dumps(event) for event in events) + "\n]\n")
-    part.replace(path)
+    part.replace(there)
+
+
+def _check_paths(out: str, inputs: list[str]) -> None:
+    """Raise ValueError where one file is given twice."""
+    seen: dict[str, str] = {}
+    for path in inputs:
+        other = seen.setdefault(os.path.realpath(path), path)
+        if other is not path:
+            raise ValueError(f"{path} and {other} are the same file: give every rank's file once")
+    if os.path.realpath(out) in seen:
+        raise ValueError(f"{out} is also one of the files to read: give the name of another file to write")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -133,6 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("inputs", nargs="+", metavar="in", help="the ranks' files, and older parts (in.1)")
     options = parser.parse_args(arguments)
     try:
+        _check_paths(options.out, options.inputs)
         merged = merge(read(path) for path in options.inputs)
         write(options.out, merged)
     except (OSError, ValueError) as error:

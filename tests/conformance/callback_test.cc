@@ -2,6 +2,7 @@
 // What a caller's own functions may do while the engine calls them: completion callbacks may wait, nothing may end the
 // engine under itself, and no memory that a callback uses is given back while it runs.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <functional>
@@ -53,6 +54,18 @@ struct Memory {
     request->alloc_arg = this;
   }
 };
+
+TEST(Callbacks, RunWithSignalsBlockedButForFaults) {
+  RunThreads(2, [](int, hvd_context* ctx) {
+    Callback callback;
+    sigset_t mask;
+    callback.body = [&] { pthread_sigmask(SIG_BLOCK, nullptr, &mask); };
+    callback.Call(ctx);
+    for (const int signo : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2})
+      EXPECT_EQ(sigismember(&mask, signo), 1) << signo;
+    for (const int signo : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) EXPECT_EQ(sigismember(&mask, signo), 0) << signo;
+  });
+}
 
 TEST(Callbacks, DoneMayRunAnOperationThatNeedsMemory) {
   RunThreads(2, [](int rank, hvd_context* ctx) {

@@ -9,7 +9,7 @@ join. Names repeat with the same meaning (cached plans), repeat with another mea
 are new. Adasum alone is compared with a tolerance, and its bits between ranks. At the end each rank prints a digest of
 all result bits: two runs with one seed must print the same.
 
-    python tools/spawn.py -n 3 -- python tests/python/random_ops.py --ops 100000 --seed 1
+    horovodrun -np 3 tests/python/random_ops.py --ops 100000 --seed 1
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def vectors(dtype, shape):
     return [np.random.default_rng(rank).standard_normal(shape).astype(dtype) for rank in range(hvd.size())]
 
 
-@on_ranks(2, 3, 4)
+@on_ranks(2, 3, 4, 8)
 def test_every_type_and_size():
     for dtype in FLOATS:
         for shape in [(), (0,), (1,), (2, 3), (1000,), (65_537,)]:

@@ -29,7 +29,7 @@ def chaos(*arguments, timeout=280, **options):
 
 def test_40_faults(tmp_path):
     report = tmp_path / "report.json"
-    result = chaos("--faults", 40, "--transport", "shm", "--report", report, env=dict(os.environ, TMPDIR=str(tmp_path)))
+    result = chaos("--faults", 40, "--report", report, env=dict(os.environ, TMPDIR=str(tmp_path)))
     assert result.returncode == 0, result.stdout + result.stderr
     found = json.loads(report.read_text())
     assert found["faults"] >= 40
@@ -58,6 +58,8 @@ def test_soak(tmp_path):
         (["--report", "x.pdf"], "ends neither in .md nor in .json"),
         (["--report", "/nowhere/x.md"], "there is no folder /nowhere"),
         (["--job", "-1"], "-1 is below 0"),
+        (["--soak", "3", "--faults", "10"], "argument --faults: --soak is one job without faults"),
+        (["--soak", "3", "--only", "sigkill"], "argument --only: --soak is one job without faults"),
         (["--only", "sockets", "--transport", "shm"], "sockets are used by the transports tcp and hosts only"),
     ],
 )

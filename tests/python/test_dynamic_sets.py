@@ -136,7 +136,10 @@ def test_ranks_that_disagree_all_hear_of_it():
     with pytest.raises(hvd.HorovodInternalError, match="Mismatched process sets"):
         hvd.add_process_set([min(hvd.rank(), 1)])
     one, two = hvd.add_process_set([0]), hvd.add_process_set([1])
-    with pytest.raises(hvd.HorovodInternalError, match="Mismatched process sets"):
+    with pytest.raises(
+        hvd.HorovodInternalError,
+        match=r"One rank removed process set 1, but another rank removed process set 2: rank 0 has process set 1, rank",
+    ):
         hvd.remove_process_set(one if hvd.rank() == 0 else two)
     assert (one.process_set_id, two.process_set_id) == (1, 2)
     assert hvd.remove_process_set(one) is True

@@ -143,7 +143,35 @@ class TestOneRankIsAbsent:
         job.dump(culprit, op("a", "done", 1), reason="shutdown")
         verdict = job.verdict()
         assert blamed(verdict) == ("ended", [culprit])
+        assert "left in good order" in verdict.what
         assert "join" in verdict.advice
+
+    def test_left_and_the_others_failed(self, job, culprit):
+        self.others(job, culprit, op("a", "done", 61), op("a", "failed", 1, code=2, at_fault=culprit))
+        job.dump(culprit, op("a", "done", 1), reason="shutdown")
+        verdict = job.verdict()
+        assert blamed(verdict) == ("ended", [culprit])
+        assert "left in good order" in verdict.what
+
+    def test_truncated(self, job, culprit):
+        """Nothing is concluded from what is not in a file that ends too early."""
+        self.others(job, culprit, op("a", "done", 61), op("a"))
+        job.dump(culprit, op("a", "done", 61), end=False)
+        verdict = job.verdict()
+        assert blamed(verdict) == ("truncated", [culprit])
+        job.dump(culprit, op("a", "done", 61), kept=3)
+        verdict = job.verdict()
+        assert blamed(verdict) == ("truncated", [culprit])
+        assert "1 of 3 operations" in verdict.details[0]
+
+    def test_removes_the_set(self, job, culprit):
+        sets = [{"set": 1, "ranks": [0, 1, 2, 3]}]
+        remove = op("process_set.remove", "submitted", op="REMOVE_PROCESS_SET")
+        self.others(job, culprit, op("a", set=1), remove, sets=sets)
+        job.dump(culprit, {**remove, "state": "sent"}, sets=sets)
+        verdict = job.verdict()
+        assert blamed(verdict) == ("never_submitted", [culprit])
+        assert "is in remove_process_set" in verdict.what
 
     def test_submitted_but_its_engine_does_not_turn(self, job, culprit):
         self.others(job, culprit, op("a"))
@@ -389,10 +417,40 @@ def test_the_command_writes_json(job):
     assert verdict["dumped"] == [0, 1, 3]
 
 
+def test_the_command_says_what_it_could_not_read(job):
+    for rank in (0, 1, 3):
+        job.dump(rank, op("a", "done", 61), op("a"), end=rank != 3)
+    (job.path / "flight.2.json").write_text("not a dump\n")
+    lines = run(job.path).stdout.splitlines()
+    assert lines[-3:] == [
+        "From the dumps of 3 of 4 ranks.",
+        "Truncated: the dump of rank 3 has 2 of 2 operations.",
+        "Not readable: flight.2.json: it does not begin with the header of a dump.",
+    ]
+    verdict = json.loads(run(job.path, "--json").stdout)
+    assert verdict["truncated"] == [3]
+    assert list(verdict["unreadable"]) == ["flight.2.json"]
+
+
 def test_the_command_says_when_there_is_nothing(tmp_path):
-    result = run(tmp_path)
-    assert result.returncode == 2
-    assert "no dumps" in result.stderr
+    def says():
+        result = run(tmp_path / "folder")
+        assert (result.returncode, result.stdout) == (2, "")
+        return result.stderr
+
+    assert "cannot list" in (text := says())
+    assert "No such file or directory" in text
+    (tmp_path / "folder").write_text("")
+    assert "Not a directory" in says()
+    (tmp_path / "folder").unlink()
+    (tmp_path / "folder").mkdir()
+    assert "no dumps (flight.RANK.json) in" in says()
+    (tmp_path / "folder" / "flight.0.json").write_text("")
+    (tmp_path / "folder" / "flight.1.json").mkdir()
+    text = says()
+    assert "none of the 2 dumps" in text
+    assert "flight.0.json: it does not begin with the header" in text
+    assert "flight.1.json: Is a directory" in text
 
 
 def test_processes_of_this_machine_are_looked_at(job):

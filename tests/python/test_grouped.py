@@ -122,12 +122,31 @@ def test_the_names_of_members():
         group = hvd.grouped_allreduce_async([[1.0], [2.0]], name="x")
         with pytest.raises(ValueError, match=r"same name as another.*grouped_allreduce\.x_1of2"):
             hvd.grouped_allreduce_async([[1.0], [2.0]], name="x")
-        other = hvd.grouped_allreduce_async([[1.0], [2.0], [3.0]], name="x")  # x_1of3
+        with pytest.raises(ValueError, match="a group of 3 tensors with the same name as another one, of 2, that is"):
+            hvd.grouped_allreduce_async([[1.0], [2.0], [3.0]], name="x")
+        other = hvd.grouped_allgather_async([[1.0], [2.0], [3.0]], name="x")
     hvd.barrier()
     if hvd.rank() == 1:
-        other = hvd.grouped_allreduce_async([[1.0], [2.0], [3.0]], name="x")
+        other = hvd.grouped_allgather_async([[1.0], [2.0], [3.0]], name="x")
         group = hvd.grouped_allreduce_async([[1.0], [2.0]], name="x")
     assert (len(hvd.synchronize(group)), len(hvd.synchronize(other))) == (2, 3)
+    assert len(hvd.grouped_allreduce([[1.0], [2.0], [3.0]], name="x")) == 3
+
+
+@on_ranks(2, 3)
+def test_groups_of_different_length_fail_on_every_rank():
+    one, two = [np.ones(3)], [np.ones(3), np.ones(2)]
+    for function in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
+        for name in ("known", "known", "other", None):
+            if name == "known":
+                function(one, name=name)
+                function(two, name=name)
+            with pytest.raises(
+                hvd.HorovodInternalError,
+                match="Mismatched group lengths: One rank gave a group of 1, but another rank gave a group of 2: rank",
+            ):
+                function(one if hvd.rank() == 0 else two, name=name)
+    assert hvd.allreduce(1, op=hvd.Sum) == hvd.size()
 
 
 @on_ranks(3, sets=[[0, 2]])

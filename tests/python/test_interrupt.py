@@ -206,3 +206,15 @@ def test_blocking_calls_that_wait_for_a_peer():
             while hvd.rank() == 0 and request._left:
                 request._sweep()
             assert not request._pending
+
+
+@on_ranks(2, env={"OPENBLAS_NUM_THREADS": "1"})
+def test_signals_are_for_the_threads_of_the_program():
+    """It blocks them in its own threads to wait for them: were they open in any other, that one would die of them."""
+    hvd.allreduce(1.0, name="a")
+    wanted = {signal.SIGUSR1, signal.SIGTERM, signal.SIGALRM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    for signo in wanted:
+        os.kill(os.getpid(), signo)
+        assert signal.sigtimedwait({signo}, 20).si_signo == signo
+    assert hvd.allreduce(1, op=hvd.Sum, name="b") == 2

@@ -88,8 +88,12 @@ def test_other_operations_fail_and_the_engine_goes_on():
         for name, call in OTHERS.items():
             with pytest.raises(hvd.HorovodInternalError, match=f"{name} is not supported with Join at this time"):
                 call()
-            with pytest.raises(hvd.HorovodInternalError, match=f"{name} is not supported with Join at this time"):
+            with pytest.raises(hvd.HorovodInternalError, match=f"{name} is not supported with Join") as raised:
                 call()
+            # The root of the broadcast has joined: no setting helps.
+            assert ("HOROVOD_JOIN_EXTENDED=1 allows it" in str(raised.value)) == (name != "Broadcast")
+        with pytest.raises(hvd.HorovodInternalError, match="HOROVOD_JOIN_EXTENDED=1 allows it"):
+            hvd.broadcast([1.0], 1, name="x")
         assert hvd.allreduce(1, op=hvd.Sum, name="fine") == hvd.size() - 1
     hvd.join()
     for call in OTHERS.values():
@@ -105,9 +109,24 @@ def test_other_operations_where_they_are_allowed():
         assert (found.tolist(), splits.tolist()) == ([hvd.rank() + 1] * 2, [0, 1, 1])
         # Rank 0's row is computed for nobody.
         assert hvd.reducescatter(np.arange(3), op=hvd.Sum, name="x").tolist() == [2 * hvd.rank()]
-        with pytest.raises(hvd.HorovodInternalError, match="root rank 0, which has joined"):
+        with pytest.raises(hvd.HorovodInternalError, match="Root rank 0 is one of those"):
             hvd.broadcast([1.0], 0, name="y")
     hvd.join()
+
+
+@on_ranks(2, env={"HOROVOD_JOIN_EXTENDED": "1", "HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+def test_changes_of_the_process_sets_wait_until_all_have_joined():
+    some = hvd.add_process_set([0])
+    if hvd.rank() == 1:
+        for call in (lambda: hvd.add_process_set([1]), lambda: hvd.remove_process_set(some)):
+            with pytest.raises(
+                hvd.HorovodInternalError,
+                match=r"_process_set is not supported with Join at this time: rank 0 has joined already, in .*_set\. "
+                r"Call it before join\(\), or when join\(\) has returned.$",
+            ):
+                call()
+    hvd.join()
+    assert hvd.remove_process_set(some)
 
 
 @on_ranks(2)

@@ -64,6 +64,20 @@ def test_allgather():
         hvd.allgather(1.0)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: hvd.reducescatter(x),
+        lambda x: hvd.reducescatter_async(x),
+        lambda x: hvd.grouped_reducescatter([[1.0], x]),
+    ],
+)
+@pytest.mark.usefixtures("engine")
+def test_a_scalar_has_no_rows_to_scatter(call):
+    with pytest.raises(ValueError, match="a scalar has none: give an array"):
+        call(np.float32(1))
+
+
 @pytest.mark.usefixtures("engine")
 def test_broadcast_root_must_exist():
     for root in (1, -1):

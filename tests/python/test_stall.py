@@ -51,6 +51,53 @@ hvd.shutdown()
     assert 1 <= len(again) <= 3
 
 
+@pytest.mark.parametrize("early", [0, 1])
+def test_a_set_that_is_removed_while_one_rank_has_an_operation_on_it(early):
+    """The early rank waits inside remove_process_set: it is not in its own code, and it is not to blame."""
+    late = 1 - early
+    body = f"""
+some = hvd.add_process_set([0, 1])
+if rank == {early}:
+    handle = hvd.allreduce_async(one, name="x", process_set=some)
+hvd.barrier()
+try:
+    hvd.remove_process_set(some)
+except hvd.HorovodInternalError as error:
+    print("SEEN", error)
+    print("FAILED", hvd.counters()["operations"]["process_set"]["failed"])
+os._exit(0)
+"""
+    env = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2.5"}
+    outputs, _ = run(body, 3, HOROVOD_DYNAMIC_PROCESS_SETS="1", **env)
+    text = outputs[0]
+    assert re.search(rf"'allreduce.x' on process set 1 (\(and 1 more\) )?waits for rank {late}\.", text), outputs
+    assert f"Rank {early} is in remove_process_set of process set 1, and waits there for its own operations" in text
+    assert re.search(
+        rf"Rank {late} \(host .*\) is in remove_process_set of process set 1 without having submitted "
+        rf"allreduce 'allreduce.x' on process set 1, which rank {early} waits for",
+        text,
+    ), text
+    assert reports(outputs) == [0], "the later ones are a line each"
+    for output in outputs:
+        assert re.search(rf"SEEN .*rank {late} .*did not submit what the others wait for", output), outputs
+        assert "FAILED 1" in output
+
+
+def test_two_that_wait_are_one_block():
+    body = """
+if rank == 1:
+    time.sleep(4)
+names = ["known", "fresh"] if rank == 0 else ["fresh", "known"]
+for handle in [hvd.allreduce_async(one, name=name) for name in names]:
+    hvd.synchronize(handle)
+hvd.shutdown()
+"""
+    outputs, codes = run(body, 3, HOROVOD_STALL_CHECK_TIME_SECONDS="0.7")
+    assert codes == [0, 0, 0]
+    assert reports(outputs) == [0], outputs
+    assert outputs[0].count("Still stalled after") >= 2
+
+
 def test_the_stop_names_rank_and_cause_on_every_rank():
     body = """
 try:

@@ -112,6 +112,20 @@ def test_wrong_paths_are_errors(engine, tmp_path):
         hvd.start_timeline(3)
     with pytest.raises(Exception, match="no/such"):
         hvd.start_timeline(str(tmp_path / "no/such/t.json"))
+    with pytest.raises(ValueError, match="NUL"):
+        hvd.start_timeline(str(tmp_path / "a\0b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_written_through(engine, tmp_path):
+    link = tmp_path / "t.json"
+    link.symlink_to("there.json")
+    for name in ("first", "second"):
+        hvd.start_timeline(link)
+        hvd.allreduce(1.0, name=name)
+        hvd.stop_timeline()
+        assert link.is_symlink()
+        assert name in str(events(tmp_path / "there.json"))
 
 
 def reasons(folder):

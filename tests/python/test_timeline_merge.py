@@ -90,13 +90,55 @@ def test_the_command(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "t.0.json", "t.1.json"]
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "{}", "[{},"])
-def test_what_is_no_timeline_is_named(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "line 1"),
+        ("[1, 2]", "not a list of events"),
+        ("{}", "not a list of events"),
+        ("[{},", "line 1"),
+        ("[{}]", "event 0 has no phase (ph)"),
+        ('[{"ph": "B"}]', 'event 0 has no name: {"ph": "B"}'),
+        ('[{"ph": "B", "name": "a", "ts": 1}, {"ph": "E"}]', "event 1 has no time (ts)"),
+        ('[{"ph": "X", "name": "a", "ts": "1"}]', "event 0 has no time (ts)"),
+        ('[{"ph": "M", "name": "process_name", "pid": 1}]', "event 0 has no args"),
+    ],
+)
+def test_what_is_no_timeline_is_named(tmp_path, text, why):
     path = tmp_path / "broken.json"
     path.write_text(text)
-    result = run("merge", tmp_path / "out.json", path)
-    assert result.returncode == 2
-    assert "broken.json is no timeline" in result.stderr
+    with pytest.raises(ValueError, match=r"broken\.json is no timeline") as raised:
+        timeline.read(path)
+    assert why in str(raised.value)
+
+
+def test_files_that_are_given_twice(tmp_path):
+    paths = [tmp_path / "t.json", tmp_path / "t.1.json"]
+    for rank, path in enumerate(paths):
+        path.write_text(json.dumps(file(rank, tensor(1, "a"), *pair(1, rank, 5))))
+    before = [path.read_text() for path in paths]
+    link = tmp_path / "link.json"
+    link.symlink_to(paths[0])
+    for arguments, text in (
+        ([paths[0], *paths], "is also one of the files to read"),
+        ([link, *paths], "is also one of the files to read"),
+        ([tmp_path / "out.json", paths[0], paths[0]], "are the same file"),
+        ([tmp_path / "out.json", *paths, link], "are the same file"),
+    ):
+        result = run("merge", *arguments)
+        assert result.returncode == 2
+        assert text in result.stderr
+    assert [path.read_text() for path in paths] == before
+
+
+def test_a_link_is_written_through(tmp_path):
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "out.json"
+    link.symlink_to("folder/there.json")
+    for events in ([], file(0)):
+        timeline.write(link, events)
+        assert link.is_symlink()
+        assert json.loads((tmp_path / "folder" / "there.json").read_text()) == events
 
 
 def test_devices_and_pipes_are_not_replaced(tmp_path):

@@ -54,10 +54,10 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--faults", type=_positive, default=200, metavar="N", help="stop after so many faults (default 200)")
+    add("--faults", type=_positive, metavar="N", help="stop after so many faults (default 200)")
     add("--seed", type=int, default=1, metavar="S", help="what happens follows from it (default 1)")
     add("--np", type=_ranks, default=(2, 4), metavar="A-B", help="ranks of a job (default 2-4)")
-    add("--only", type=_choice(tuple(KINDS)), default=tuple(KINDS), metavar="KIND,...", help="only these faults")
+    add("--only", type=_choice(tuple(KINDS)), metavar="KIND,...", help="only these faults")
     add(
         "--transport",
         type=_choice(TRANSPORTS),
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         help="shm, tcp, hosts (ranks as if on two hosts); default all",
     )
-    add("--jobs", type=_positive, default=2, metavar="J", help="jobs at the same time (default 2)")
+    add("--jobs", type=_positive, metavar="J", help="jobs at the same time (default 2)")
     add("--job", type=int, metavar="K", help="run only this job of the seed again")
     add("--report", type=pathlib.Path, metavar="FILE", help="write the report there: .md or .json")
     add("--soak", type=_positive, metavar="SECONDS", help="no faults: one job for so long, see whether anything grows")
@@ -82,6 +82,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"argument --report: there is no folder {chosen.report.absolute().parent}")
     if chosen.only == ("sockets",) and chosen.transport == ("shm",):
         parser.error("argument --only: sockets are used by the transports tcp and hosts only")
+    if chosen.soak:
+        for name in ("faults", "only", "jobs", "job"):
+            if getattr(chosen, name) is not None:
+                parser.error(f"argument --{name}: --soak is one job without faults; give either the one or the other")
+    chosen.faults, chosen.jobs, chosen.only = chosen.faults or 200, chosen.jobs or 2, chosen.only or tuple(KINDS)
     if chosen.job is not None and chosen.job < 0:
         parser.error(f"argument --job: {chosen.job} is below 0")
     if not sys.platform.startswith("linux"):

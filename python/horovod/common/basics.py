@@ -101,7 +101,10 @@ class HorovodBasics:
         """
         if not isinstance(file_path, (str, os.PathLike)):
             raise TypeError(f"file_path={file_path!r} is no path: give a str or os.PathLike")
-        check(load().hvd_timeline_start(None, os.fsencode(file_path), bool(mark_cycles)))
+        path = os.fsencode(file_path)
+        if b"\0" in path:
+            raise ValueError(f"file_path={file_path!r} has a character NUL, which no file name can have")
+        check(load().hvd_timeline_start(None, path, bool(mark_cycles)))
 
     def stop_timeline(self) -> None:
         """End the timeline; the file is complete when this returns."""

@@ -12,7 +12,7 @@ import sys
 import time
 
 from horovod.flight.blame import Verdict, diagnose
-from horovod.flight.dumps import Dump, load
+from horovod.flight.dumps import Dump, read
 from horovod.flight.job import Probe, ranks_text
 
 
@@ -41,7 +41,7 @@ def local_probe(dumps: dict[int, Dump]) -> Probe:
     return probe
 
 
-def report(verdict: Verdict, dumps: dict[int, Dump], size: int) -> str:
+def report(verdict: Verdict, dumps: dict[int, Dump], unreadable: dict[str, str], size: int) -> str:
     """Write the verdict as a block of a few lines."""
     lines = []
     if verdict.operation:
@@ -59,7 +59,21 @@ def report(verdict: Verdict, dumps: dict[int, Dump], size: int) -> str:
     if verdict.advice:
         lines.append(f"Next: {verdict.advice}.")
     lines.append(f"From the dumps of {len(dumps)} of {size} ranks.")
+    lines += [
+        f"Truncated: the dump of rank {rank} has {len(dump.ops)} of {dump.kept} operations."
+        for rank, dump in dumps.items()
+        if not dump.whole
+    ]
+    lines += [f"Not readable: {name}: {why}." for name, why in unreadable.items()]
     return "\n".join(lines)
+
+
+def nothing(folder: str, unreadable: dict[str, str]) -> str:
+    """Say why there is nothing to compare."""
+    if not unreadable:
+        return f"no dumps (flight.RANK.json) in {folder}"
+    reasons = "; ".join(f"{name}: {why}" for name, why in list(unreadable.items())[:4])
+    return f"none of the {len(unreadable)} dumps in {folder} can be read: {reasons}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,16 +82,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", help="where the ranks dumped: HOROVOD_FLIGHT_DIR")
     parser.add_argument("--json", action="store_true", help="write the verdict as JSON")
     options = parser.parse_args(arguments)
-    dumps = load(options.folder)
+    try:
+        dumps, unreadable = read(options.folder)
+    except OSError as error:
+        print(f"horovod.flight: cannot list {options.folder}: {error.strerror}", file=sys.stderr)
+        return 2
     if not dumps:
-        print(f"horovod.flight: no dumps (flight.RANK.json) in {options.folder}", file=sys.stderr)
+        print(f"horovod.flight: {nothing(options.folder, unreadable)}", file=sys.stderr)
         return 2
     size = max(dump.size for dump in dumps.values())
     verdict = diagnose(dumps, probe=local_probe(dumps))
     if options.json:
-        print(json.dumps({**dataclasses.asdict(verdict), "size": size, "dumped": sorted(dumps)}))
+        truncated = [rank for rank, dump in dumps.items() if not dump.whole]
+        files = {"dumped": sorted(dumps), "truncated": truncated, "unreadable": unreadable}
+        print(json.dumps({**dataclasses.asdict(verdict), "size": size, **files}))
     else:
-        print(report(verdict, dumps, size))
+        print(report(verdict, dumps, unreadable, size))
     return 0
 
 

@@ -139,7 +139,7 @@ def _absent(job: Job, ends: list[int]) -> Verdict:
         verdict = _gone(job, rank) if job.silent(rank, key) else _elsewhere(job, rank, key)
         by_cause.setdefault(verdict.cause, []).append((rank, verdict, key))
     # Of several causes the one that explains the others: who is dead or stopped can do nothing else.
-    order = ["dead", "stopped", "no_dump", "ended", "never_submitted", "busy"]
+    order = ["dead", "stopped", "no_dump", "truncated", "ended", "never_submitted", "busy"]
     cause = min(by_cause, key=order.index)
     found = by_cause[cause]
     rank, verdict, key = found[0]
@@ -173,8 +173,19 @@ def _elsewhere(job: Job, rank: int, key: Key) -> Verdict:
     dump = job.dumps[rank]
     details = [job.last_words(rank)]
     if dump.reason.startswith(("shutdown", "exit")):
-        advice = "give all ranks the same number of steps, or use hvd.join()"
-        return Verdict("ended", what="ended before the others", details=details, advice=advice)
+        return _left(details)
+    if not dump.whole:
+        return Verdict(
+            "truncated",
+            what="may not have submitted it: its dump is truncated, so what it did last is not known",
+            details=details,
+            advice="look whether the disk is full, and have it dump again: kill -USR2 PID",
+        )
+    removes = [op for op in dump.pending() if op.op == "REMOVE_PROCESS_SET"]
+    if removes and key[0] != 0:
+        advice = "submit an operation on all ranks of its set, or on none, before the set is removed"
+        what = "never submitted it, and is in remove_process_set"
+        return Verdict("never_submitted", what=what, details=details, advice=advice)
     if dump.pending() and dump.reason != ELSEWHERE:
         what = f"is busy with {dump.pending()[0].label}"
         return Verdict("busy", what=what, details=details, advice="look at its processor load and stack")
@@ -183,6 +194,15 @@ def _elsewhere(job: Job, rank: int, key: Key) -> Verdict:
         return Verdict("busy", what=what, details=details, advice="look at its stack: py-spy dump --pid PID")
     advice = "look for a condition around the call that depends on the rank or the data"
     return Verdict("never_submitted", what="never submitted it", details=details, advice=advice)
+
+
+def _left(details: list[str]) -> Verdict:
+    return Verdict(
+        "ended",
+        what="left in good order (hvd.shutdown() or the end of its program) while others still waited for it",
+        details=details,
+        advice="give all ranks the same number of steps, or use hvd.join()",
+    )
 
 
 def _repeated(key: Key) -> Key:
@@ -323,7 +343,10 @@ def _failed(job: Job) -> Verdict | None:
         return None
     rank = votes.most_common(1)[0][0]
     witnesses = sorted({r for ops in last.values() for r, op in ops.items() if op.at_fault == rank})
-    if rank in job.dumps:
+    if rank in job.dumps and job.dumps[rank].reason.startswith(("shutdown", "exit")):
+        verdict = _left([job.last_words(rank)])
+        verdict.ranks = [rank]
+    elif rank in job.dumps:
         verdict = Verdict("lost", [rank], what="was lost to the others", details=[job.last_words(rank)])
     else:
         verdict = _gone(job, rank)

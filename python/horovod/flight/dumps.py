@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import os
 import pathlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -83,6 +85,7 @@ class Dump:
     peers: dict[int, tuple[str, int]] = field(default_factory=dict)
     sets: dict[int, list[int]] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
+    skipped: int = 0  # operations that changed while they were written
     whole: bool = False
 
     def seconds_before(self, ns: int) -> float:
@@ -125,20 +128,39 @@ def parse(lines: Iterable[str]) -> Dump:
         elif "ranks" in record:
             dump.sets[record["set"]] = record["ranks"]
         elif "end" in record:
-            dump.whole = True
+            dump.skipped = record.get("skipped", 0)
+            dump.whole = len(dump.ops) + dump.skipped >= dump.kept
     if dump is None:
-        raise ValueError("no header")
+        raise ValueError("it does not begin with the header of a dump")
     return dump
 
 
-def load(folder: str | pathlib.Path) -> dict[int, Dump]:
-    """Read all dumps of a folder, by rank. Those of an earlier generation than the newest are left out."""
+def read(folder: str | pathlib.Path) -> tuple[dict[int, Dump], dict[str, str]]:
+    """
+    Read all dumps of a folder, by rank, and say of files that could not be read why.
+
+    Those of an earlier generation than the newest are left out. Raises OSError if the folder cannot be listed.
+    """
     dumps: dict[int, Dump] = {}
-    for path in sorted(pathlib.Path(folder).glob("flight.*.json")):
-        try:
-            dump = parse(path.read_text(encoding="utf-8", errors="replace").splitlines())
-        except (OSError, ValueError, TypeError, KeyError):
+    unreadable: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        if not fnmatch.fnmatch(name, "flight.*.json"):
             continue
-        dumps[dump.rank] = dump
+        try:
+            text = pathlib.Path(folder, name).read_text(encoding="utf-8", errors="replace")
+            dump = parse(text.splitlines())
+        except OSError as error:
+            unreadable[name] = error.strerror or str(error)
+        except ValueError as error:
+            unreadable[name] = str(error)
+        except (AttributeError, TypeError, KeyError):
+            unreadable[name] = "a line of it is not of the form of a dump's"
+        else:
+            dumps[dump.rank] = dump
     newest = max((dump.generation for dump in dumps.values()), default=0)
-    return {rank: dump for rank, dump in sorted(dumps.items()) if dump.generation == newest}
+    return {rank: dump for rank, dump in sorted(dumps.items()) if dump.generation == newest}, unreadable
+
+
+def load(folder: str | pathlib.Path) -> dict[int, Dump]:
+    """Read the dumps of a folder that can be read, by rank."""
+    return read(folder)[0]

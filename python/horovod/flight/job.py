@@ -103,6 +103,8 @@ class Job:
     def last_words(self, rank: int) -> str:
         """Say what the rank did last, from its dump."""
         dump = self.dumps[rank]
+        if not dump.whole:
+            return f"{self.who(rank)}: its dump is truncated, with {len(dump.ops)} of {dump.kept} operations"
         if not dump.ops:
             return f"{self.who(rank)} has submitted nothing at all"
         op = dump.ops[-1]

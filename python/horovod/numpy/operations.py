@@ -46,6 +46,10 @@ def scattering(
     array: np.ndarray, reduce_op: int, scale: tuple[float, float], process_set: ProcessSet
 ) -> request.Operation:
     """Describe a reducescatter."""
+    if array.ndim == 0:
+        raise ValueError(
+            "reducescatter gives each rank some of the rows, and a scalar has none: give an array with dimensions"
+        )
     identifier = id_of(process_set)
     dtype = dtype_code(array.dtype)
     return request.Operation(abi.REDUCESCATTER, identifier, dtype, array.shape, place(array), None, reduce_op, 0, scale)

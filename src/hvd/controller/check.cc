@@ -41,10 +41,17 @@ bool IsAdasum(const Signature& s) { return s.op == OpKind::kAllreduce && s.reduc
 // Adasum is an operation of its own to those who read messages.
 std::string_view NameOfOp(const Signature& s) { return IsAdasum(s) ? "ADASUM" : NameOf(s.op); }
 
+std::string Lower(std::string_view word) {
+  std::string lower(word);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
 bool SameOp(const Signature& a, const Signature& b) { return a.op == b.op && IsAdasum(a) == IsAdasum(b); }
 
 // "... for ALLREDUCE of tensor 'x' in process set 2."
 std::string Where(const Proposal& p) {
+  if (First(p).op > OpKind::kJoin && !Odd(p, SameOp)) return fmt::format("in {}.", Lower(NameOfOp(First(p))));
   const std::string op = Odd(p, SameOp) ? "" : fmt::format("{} of ", NameOfOp(First(p)));
   return fmt::format("for {}tensor {} in process set {}.", op, Quote(p.name), p.process_set);
 }
@@ -103,17 +110,17 @@ Answer ReduceOps(const Proposal& p) {
 Answer NobodyJoined(const Proposal& p) {
   if (p.joined.empty()) return {};
   const OpKind op = First(p).op;
-  const auto count = static_cast<ptrdiff_t>(p.joined.size());
-  if (p.join_extended && op <= OpKind::kReducescatter) {
-    const bool no_root = op == OpKind::kBroadcast && std::count(p.joined.begin(), p.joined.end(), First(p).root) > 0;
-    if (!no_root) return {};
-    return fmt::format("Broadcast is not supported from root rank {}, which has joined {}", First(p).root, Where(p));
-  }
-  std::string title(NameOf(op));
-  std::transform(title.begin() + 1, title.end(), title.begin() + 1, [](unsigned char c) { return std::tolower(c); });
-  return fmt::format(
-      "{} is not supported with Join at this time: {} {} joined already, {} HOROVOD_JOIN_EXTENDED=1 allows it.", title,
-      DescribeRanks(p.joined), count == 1 ? "has" : "have", Where(p));
+  const bool no_root = op == OpKind::kBroadcast && std::count(p.joined.begin(), p.joined.end(), First(p).root) > 0;
+  const bool extends = op <= OpKind::kReducescatter && !no_root;  // whether the setting makes it work
+  if (p.join_extended && extends) return {};
+  const std::string name = Lower(NameOf(op));
+  std::string title = op > OpKind::kJoin ? name : std::string(1, NameOf(op)[0]) + name.substr(1);
+  std::string advice;
+  if (extends) advice = " HOROVOD_JOIN_EXTENDED=1 allows it.";
+  if (no_root) advice = fmt::format(" Root rank {} is one of those: choose a root that works on.", First(p).root);
+  if (op > OpKind::kJoin) advice = " Call it before join(), or when join() has returned.";
+  return fmt::format("{} is not supported with Join at this time: {} {} joined already, {}{}", title,
+                     DescribeRanks(p.joined), p.joined.size() == 1 ? "has" : "have", Where(p), advice);
 }
 
 // What stands for a joined member changes nothing in a minimum, maximum or product, unless it is scaled.
@@ -125,7 +132,12 @@ Answer NobodyJoinedWhereScaled(const Proposal& p) {
                      NameOf(op), First(p).prescale, DescribeRanks(p.joined), Where(p));
 }
 
-Answer SetRanks(const Proposal& p) {
+Answer SameSets(const Proposal& p) {
+  if (First(p).op == OpKind::kRemoveProcessSet) {
+    return Compare(
+        p, "Mismatched process sets", "removed", [](auto& a, auto& b) { return a.numbers == b.numbers; },
+        [](auto& s) { return fmt::format("process set {}", fmt::join(s.numbers, ", ")); });
+  }
   return Compare(
       p, "Mismatched process sets", "gave ranks", [](auto& a, auto& b) { return a.numbers == b.numbers; },
       [](auto& s) { return fmt::format("[{}]", fmt::join(s.numbers, ", ")); });
@@ -185,7 +197,7 @@ constexpr auto kChecks = std::to_array<Row>({
     {kGathers, SlicesOfEqualShape},
     {Bit(OpKind::kReducescatter) | Bit(OpKind::kBroadcast), NobodyJoined},
     {Bit(OpKind::kBroadcast), Roots},
-    {Bit(OpKind::kAddProcessSet) | Bit(OpKind::kRemoveProcessSet), SetRanks},
+    {Bit(OpKind::kAddProcessSet) | Bit(OpKind::kRemoveProcessSet), SameSets},
     {Bit(OpKind::kAddProcessSet) | Bit(OpKind::kRemoveProcessSet), NobodyJoined},
     {kAllOps, Devices},
 });

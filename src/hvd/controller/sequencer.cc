@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/controller/sequencer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
 #include "hvd/base/log.h"
 #include "hvd/controller/check.h"
+#include "hvd/controller/describe.h"
 #include "hvd/controller/fusion.h"
+#include "hvd/controller/group_book.h"
 #include "hvd/controller/table.h"
 
 namespace hvd::controller {
@@ -54,16 +59,26 @@ struct Sequencer::State {
   };
 
   explicit State(SequencerOptions o)
-      : options(std::move(o)), table(options.members.size(), options.cache_capacity), joined(options.members.size()) {}
+      : options(std::move(o)),
+        table(options.members.size(), options.cache_capacity),
+        joined(options.members.size()),
+        asked_by(options.members.size()),
+        groups(options.members.size()) {}
 
   bool IsMember(int member) const { return member >= 0 && static_cast<size_t>(member) < options.members.size(); }
 
+  // Before the member's mark.
+  void Count(const Row& row, int member);
+  // After the mark is gone.
+  void Uncount(const Row& row, int member);
   void Contradict(Row* row);
   bool IsComplete(const Row& row) const;
   void Conclude(Row* row);
   void Join(int member);
   PlanPtr Agree(Row* row, const Signature& signature);
   void FailAll(const std::string& name, std::string message);
+  // Fails the group that the name belongs to, if members gave it different lengths.
+  void CheckGroup(const std::string& name);
 
   const SequencerOptions options;
   Table table;
@@ -71,12 +86,26 @@ struct Sequencer::State {
   uint64_t now = 0;      // counts calls
   size_t asked_for = 0;  // rows with a mark
   std::vector<bool> joined;
+  std::vector<size_t> asked_by;  // by member: rows with its mark
   size_t joined_count = 0;
+  GroupBook groups;
   // The log since TakeLog.
   std::vector<LogEntry> defines;
   std::vector<Item> items;
   std::vector<uint64_t> forgotten;
 };
+
+void Sequencer::State::Count(const Row& row, int member) {
+  if (row.asked() == 0) ++asked_for;
+  if (row.asked(member)) return;
+  ++asked_by[member];
+  groups.Add(row.name(), member);
+}
+
+void Sequencer::State::Uncount(const Row& row, int member) {
+  --asked_by[member];
+  groups.Remove(row.name(), member);
+}
 
 // A member wants something else under this name. Those that said ready will see kForget and ask in full; those that
 // asked in full already have their requests kept.
@@ -84,7 +113,7 @@ void Sequencer::State::Contradict(Row* row) {
   forgotten.push_back(row->plan()->uid);
   table.Uncache(row);
   const bool asked = row->asked() > 0;
-  row->DropReadyMarks();
+  for (const int member : row->DropReadyMarks()) Uncount(*row, member);
   if (asked && row->asked() == 0) --asked_for;
 }
 
@@ -103,6 +132,9 @@ void Sequencer::State::Join(int member) {
   for (Row* row : table.Asked()) {
     if (IsComplete(*row)) Conclude(row);
   }
+  std::vector<std::string> left;
+  for (const Row* row : table.Asked()) left.push_back(row->name());
+  for (const std::string& name : left) CheckGroup(name);
   if (joined_count < joined.size()) return;
   joined.assign(joined.size(), false);
   joined_count = 0;
@@ -120,6 +152,7 @@ void Sequencer::State::Conclude(Row* row) {
   std::vector<Rank> absent;
   for (size_t m = 0; m < joined.size(); ++m) {
     (row->asked(static_cast<int>(m)) ? asking : absent).push_back(options.members[m]);
+    if (row->asked(static_cast<int>(m))) Uncount(*row, static_cast<int>(m));
   }
   // With a cached plan the members agree already; what joined members change is looked at all the same.
   const std::vector<Signature> signatures =
@@ -165,6 +198,37 @@ void Sequencer::State::FailAll(const std::string& name, std::string message) {
   items.push_back(std::move(item));
 }
 
+void Sequencer::State::CheckGroup(const std::string& name) {
+  const auto lengths = groups.FindMismatch(name, joined);
+  if (!lengths) return;
+  const std::string group(ParseGroupName(name)->group);
+  std::vector<Rank> ranks;
+  std::vector<int> given;
+  for (size_t m = 0; m < lengths->size(); ++m) {
+    if ((*lengths)[m] == 0) continue;
+    ranks.push_back(options.members[m]);
+    given.push_back((*lengths)[m]);
+  }
+  const auto odd = std::find_if(given.begin(), given.end(), [&](int length) { return length != given[0]; });
+  const std::string text = fmt::format(
+      "Mismatched group lengths: One rank gave a group of {}, but another rank gave a group of {}: {}, "
+      "for {} in process set {}.",
+      given[0], *odd, DescribeValues(ranks, [&](size_t i) { return fmt::to_string(given[i]); }), Quote(group),
+      options.process_set);
+  for (const int length : std::set<int>(given.begin(), given.end())) {
+    for (int number = 1; number <= length; ++number) {
+      Row* row = table.ForName(MakeGroupName(group, number, length));
+      for (size_t m = 0; m < joined.size(); ++m) {
+        if (row->asked(static_cast<int>(m))) Uncount(*row, static_cast<int>(m));
+      }
+      row->Clear();
+      --asked_for;
+      FailAll(row->name(), text);
+      table.Release(row);
+    }
+  }
+}
+
 Sequencer::Sequencer(SequencerOptions options) : state_(std::make_unique<State>(std::move(options))) {}
 Sequencer::~Sequencer() = default;
 
@@ -173,18 +237,18 @@ void Sequencer::OnRequest(int member, Request request) {
   if (request.signature.op == OpKind::kJoin) return state_->Join(member);
   Row* row = state_->table.ForName(request.name);
   if (row->plan() && !Fits(*row->plan(), request.signature)) state_->Contradict(row);
-  if (row->asked() == 0) ++state_->asked_for;
+  state_->Count(*row, member);
   row->MarkRequest(member, std::move(request.signature), ++state_->now);
-  if (state_->IsComplete(*row)) state_->Conclude(row);
+  state_->IsComplete(*row) ? state_->Conclude(row) : state_->CheckGroup(row->name());
 }
 
 void Sequencer::OnReady(int member, uint64_t uid, int64_t first_dim) {
   if (!state_->IsMember(member)) return;
   Row* row = state_->table.ForUid(uid);
   if (row == nullptr) return;
-  if (row->asked() == 0) ++state_->asked_for;
+  state_->Count(*row, member);
   row->MarkReady(member, first_dim, ++state_->now);
-  if (state_->IsComplete(*row)) state_->Conclude(row);
+  state_->IsComplete(*row) ? state_->Conclude(row) : state_->CheckGroup(row->name());
 }
 
 // Order within one batch: forgotten plans that the batch does not execute, new plans, executions and errors by
@@ -236,6 +300,15 @@ std::vector<Sequencer::Waiting> Sequencer::Pending() const {
     }
   }
   return pending;
+}
+
+std::vector<int> Sequencer::Awaited() const {
+  std::vector<int> awaited;
+  for (size_t m = 0; m < state_->joined.size(); ++m) {
+    const bool lacks = state_->asked_by[m] < state_->asked_for || state_->joined_count > 0;
+    if (lacks && !state_->joined[m]) awaited.push_back(static_cast<int>(m));
+  }
+  return awaited;
 }
 
 bool Sequencer::idle() const { return state_->asked_for == 0 && state_->joined_count == 0; }

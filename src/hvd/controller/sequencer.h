@@ -40,13 +40,15 @@ class Sequencer {
   // The entries that the calls so far produced, in log order; fused as far as they are ready. Clears.
   std::vector<LogEntry> TakeLog();
 
-  // Names that some members asked for and others have not, with the members missing. For the stall report.
+  // Names that some members asked for and others have not, with the members missing. For reports: copies every name.
   struct Waiting {
     std::string name;
     const Signature* signature;  // some member's, until the next call; nullptr for a join
     std::vector<int> missing;
   };
   std::vector<Waiting> Pending() const;
+  // The members that are missing in any of Pending; costs nothing, so it may be asked before every sleep.
+  std::vector<int> Awaited() const;
   // Whether Pending has nothing; costs nothing.
   bool idle() const;
 

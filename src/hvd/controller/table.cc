@@ -38,13 +38,16 @@ void Row::MarkReady(int member, int64_t first_dim, uint64_t now) {
   if (first_dim != 0) first_dims_[member] = first_dim;
 }
 
-void Row::DropReadyMarks() {
-  for (Mark& mark : marks_) {
-    if (mark != Mark::kReady) continue;
-    mark = Mark::kNone;
-    --asked_;
+std::vector<int> Row::DropReadyMarks() {
+  std::vector<int> dropped;
+  for (size_t i = 0; i < marks_.size(); ++i) {
+    if (marks_[i] != Mark::kReady) continue;
+    marks_[i] = Mark::kNone;
+    dropped.push_back(static_cast<int>(i));
   }
+  asked_ -= dropped.size();
   first_dims_.clear();
+  return dropped;
 }
 
 void Row::Clear() {

@@ -42,7 +42,8 @@ class Row {
   // A second mark of one member replaces its first.
   void MarkRequest(int member, Signature signature, uint64_t now);
   void MarkReady(int member, int64_t first_dim, uint64_t now);
-  void DropReadyMarks();
+  // Whose they were.
+  std::vector<int> DropReadyMarks();
   void Clear();
 
   // One per member that asked, in the order of members. Without a cached plan every mark is a request.

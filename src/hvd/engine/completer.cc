@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "hvd/base/signal_mask.h"
+
 namespace hvd::engine {
 namespace {
 
@@ -24,7 +26,10 @@ void Completer::Post(Kind kind, Job job) {
   std::lock_guard lock(mutex_);
   (kind == Kind::kAlloc ? allocs_ : dones_).push_back(std::move(job));
   if (kind == Kind::kAlloc) allocs_queued_.fetch_add(1, std::memory_order_release);
-  if (!thread_.joinable()) thread_ = std::thread([this] { Main(); });
+  if (!thread_.joinable()) {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { Main(); });
+  }
   changed_.notify_all();
 }
 

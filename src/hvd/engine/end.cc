@@ -202,8 +202,16 @@ Error Engine::DescribeCause() const {
 
 void Engine::GiveUp(Error error) {
   log::Error("rank {} gives up: {}", world_.layout.rank, error.message);
-  Revoke({Cause::kLeft, world_.layout.rank, 0, world_.ranks.empty() ? 0 : world_.ranks[world_.layout.rank].pid},
-         error.message);
+  if (error.rank < 0 || error.rank >= world_.layout.size) {
+    return Revoke({Cause::kLeft, world_.layout.rank, 0, PidOf(world_.layout.rank)}, error.message);
+  }
+  // A transfer that failed names the peer.
+  const int local = world_.window == nullptr ? -1 : world_.layout.LocalOf(error.rank);
+  const bool left = left_.contains(error.rank) || (local >= 0 && world_.window->peer_state(local) == PeerState::kLeft);
+  if (!left) return Revoke({Cause::kDied, error.rank, 0, PidOf(error.rank)}, error.message);
+  const Rank first = first_left_.load(std::memory_order_relaxed);
+  const Rank blamed = first >= 0 ? first : error.rank;
+  Revoke({Cause::kLeft, blamed, 1, PidOf(blamed)}, first >= 0 ? first_left_reason_ : error.message);
 }
 
 void Engine::Shutdown() {
@@ -238,7 +246,7 @@ void Engine::Shutdown() {
     const Rank first_left = first_left_.load(std::memory_order_relaxed);
     const Rank blamed = first_left >= 0 ? first_left : world_.layout.rank;
     if (pending_.load(std::memory_order_relaxed) > 0 && phase_ == Phase::kWorking) {
-      Revoke({Cause::kLeft, blamed, blamed == first_left, world_.ranks.empty() ? 0 : world_.ranks[blamed].pid},
+      Revoke({Cause::kLeft, blamed, blamed == first_left, PidOf(blamed)},
              blamed == first_left ? first_left_reason_ : DescribeLeaving());
     }
     while (phase_ == Phase::kRevoking && world_.loop->Now() < limit + Seconds(options_.config.heartbeat_timeout_s)) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hvd/base/signal_mask.h"
 #include "hvd/topology/cores.h"
 
 namespace hvd::engine {
@@ -46,7 +47,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
   }
   if (self->world_.window != nullptr) self->world_.window->Beat();
   self->AskForClock();
-  if (self->options_.own_thread) self->thread_ = std::thread([self] { self->ThreadMain(); });
+  if (self->options_.own_thread) {
+    const SignalsBlocked blocked;
+    self->thread_ = std::thread([self] { self->ThreadMain(); });
+  }
   return engine;
 }
 
@@ -87,6 +91,7 @@ Result<Operation*> Engine::Enter(Submission submission) {
 }
 
 Result<Handle> Engine::Submit(Submission submission) {
+  const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
   const Handle handle = op->handle;  // a completion callback may release it before this returns
   if (TryToken()) {
@@ -110,6 +115,7 @@ void Engine::Abandon(Operation* op) {
 }
 
 Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissions) {
+  const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
   std::vector<Operation*> ops;
   std::vector<Handle> handles;
   const auto group = std::make_shared<Group>();
@@ -136,13 +142,22 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
 }
 
 Result<Operation*> Engine::Run(Submission submission, Time until) {
-  HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
-  if (TryToken()) {
-    BeginOnLoop(op);
+  Operation* op = nullptr;
+  bool token = false;
+  {
+    const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
+    HVD_ASSIGN_OR_RETURN(op, Enter(std::move(submission)));
+    token = TryToken();
+    if (token) {
+      DrainInbox();  // the removal of a process set must not overtake what was submitted on it before
+      BeginOnLoop(op);
+    } else {
+      LeaveInInbox(op);
+    }
+  }
+  if (token) {
     TurnUntilOver(op, until);
     GiveToken();
-  } else {
-    LeaveInInbox(op);
   }
   Wait(op, until);
   return op;
@@ -186,6 +201,11 @@ void Engine::Conclude(Operation* op, Error error) {
   if (op->detached.load(std::memory_order_relaxed)) return registry_.Drop(op);
   recorder_.Concluded(*op, error.code == Code::kOk);
   if (error.code != Code::kOk || !last_error_.empty()) last_error_ = error.message;
+  // The sequencer may know before this rank does that one left.
+  if (error.code == Code::kUnknown && error.rank >= 0) {
+    Rank nobody = -1;
+    first_left_.compare_exchange_strong(nobody, error.rank);
+  }
   if (error.code != Code::kOk && op->engine_owned) {
     FreeShared(std::exchange(op->output, nullptr));
     op->engine_owned = false;

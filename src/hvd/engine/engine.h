@@ -109,6 +109,8 @@ class Engine final : public SetHost {
   std::unique_ptr<ProcessSet> MakeSet(std::vector<Rank> ranks);
   void ConnectByMemory(ProcessSetOptions* set);
   void ConnectByPairs(ProcessSetOptions* set);
+  // Frees removed process sets that nobody knows any more.
+  void ReclaimSets();
   Result<int> ChangeSets(controller::Request request);
   // What a caller may leave out, and the spellings that mean the same.
   void FillIn(Submission* submission) const;
@@ -131,6 +133,7 @@ class Engine final : public SetHost {
   void GiveUp(Error error) override;
   Operation* MakeStandIn() override;
   Error ApplySetChange(Operation* op) override;
+  bool HoldsBack(const Operation& op) const override;
   // Whether the caller's alloc function is running: then the operation is over when that has returned.
   bool LeaveToAlloc(Operation* op);
   // Tells whoever waits that the operation is over.
@@ -170,6 +173,7 @@ class Engine final : public SetHost {
   void Revoke(const transport::Cause& cause, std::string reason);
   bool FinishRevocation();
   Error DescribeCause() const;
+  int32_t PidOf(Rank rank) const { return world_.ranks.empty() ? 0 : world_.ranks[rank].pid; }
   // What this rank's leaving does to what is in flight, and the last error of an operation, in words.
   std::string DescribeLeaving() const;
   Error LeftError(Rank rank, const std::string& reason) const;

@@ -12,12 +12,12 @@
 namespace hvd::engine {
 
 Time Liveness::Check(Time now) {
+  const auto& config = engine_->options_.config;
+  if (config.heartbeat_timeout_s <= 0) return Time::max();
   std::set<Rank> awaited;
   for (const auto& set : engine_->sets_) {
     if (set->busy()) set->CollectAwaited(&awaited);
   }
-  const auto& config = engine_->options_.config;
-  if (config.heartbeat_timeout_s <= 0) return Time::max();
   const Duration limit = Seconds(config.heartbeat_timeout_s);
   // This rank itself was stopped or starved: nobody had a chance to answer in time.
   const bool on_time = now - last_check_ < limit;

@@ -30,6 +30,11 @@ int ProcessSet::MemberOf(Rank rank) const {
 void ProcessSet::Begin(Operation* op) {
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   if (left_.code != Code::kOk) return Finish(op, left_);
+  if (options_.host->HoldsBack(*op)) return held_.push_back(op);
+  Start(op);
+}
+
+void ProcessSet::Start(Operation* op) {
   if (joined_ != nullptr) {
     return Finish(op, {Code::kFailedPrecondition,
                        fmt::format("'{}' was submitted after join(): wait until join() returns", op->request.name)});
@@ -51,6 +56,14 @@ void ProcessSet::Begin(Operation* op) {
     StopAnnouncing();
   }
   Tell(op);
+}
+
+bool ProcessSet::StartHeld() {
+  if (options_.host->HoldsBack(*held_.front())) return false;
+  Operation* op = held_.front();
+  held_.pop_front();
+  Start(op);
+  return true;
 }
 
 void ProcessSet::StopAnnouncing() {
@@ -118,7 +131,7 @@ void ProcessSet::MoveAlone(Operation* op) {
 
 bool ProcessSet::Step() {
   if (gave_up_) return false;
-  bool moved = false;
+  bool moved = !held_.empty() && StartHeld();
   if (options_.announce != nullptr) {
     if (!waiting_.empty()) moved |= PublishMarks();
     if (head_ != next_) moved |= DecideMarks();

@@ -45,6 +45,8 @@ class SetHost {
   virtual Operation* MakeStandIn() = 0;
   // A change of the process sets was agreed on.
   virtual Error ApplySetChange(Operation* op) = 0;
+  // Whether the others may not hear of it yet: it removes a process set whose operations still move data here.
+  virtual bool HoldsBack(const Operation& op) const = 0;
 };
 
 struct ProcessSetOptions {
@@ -134,6 +136,10 @@ class ProcessSet {
   void FinishJoin(int last_member);
   void FinishJoinIfIdle();
   void FinishAlone(Operation* op);
+  // On the road that fits.
+  void Start(Operation* op);
+  // What was held back and need not be any more. False if there was nothing.
+  bool StartHeld();
   void Tell(Operation* op);
   // Sequencer: a member wants the operation of this name.
   void HearOf(std::string_view name, Rank rank);
@@ -142,6 +148,8 @@ class ProcessSet {
   void CloseEpoch();
   void Resume(uint64_t epoch);
   void AppendLog(std::vector<controller::LogEntry> entries);
+  // Sequencer, after a member left: the end of everything that is not complete.
+  std::vector<controller::LogEntry> LostEntries() const;
   void ApplyEntry(const controller::LogEntry& entry);
   void Execute(const controller::LogEntry& entry);
   void Forget(const controller::LogEntry& entry);
@@ -180,6 +188,7 @@ class ProcessSet {
   std::deque<Operation*> announced_;  // at head_, head_ + 1, ...; nullptr: a void mark
   std::deque<Operation*> waiting_;    // to be announced next; nullptr: a void mark
 
+  std::deque<Operation*> held_;  // see SetHost::HoldsBack
   std::unordered_map<std::string_view, Operation*> sent_;
   uint64_t next_log_start_ = 0;      // position of the log's stream
   std::deque<Running> queued_;       // agreed by the log, not started yet; machines are made at the start, in order

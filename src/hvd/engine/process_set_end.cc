@@ -50,11 +50,21 @@ void ProcessSet::CollectAwaited(std::set<Rank>* ranks) const {
     ranks->insert(options_.ranks[0]);
     return;
   }
-  for (const auto& waiting : sequencer_->Pending()) {
-    for (int member : waiting.missing) {
-      if (member != options_.me) ranks->insert(options_.ranks[member]);
-    }
+  for (const int member : sequencer_->Awaited()) {
+    if (member != options_.me) ranks->insert(options_.ranks[member]);
   }
+}
+
+std::vector<controller::LogEntry> ProcessSet::LostEntries() const {
+  std::vector<controller::LogEntry> entries;
+  for (const auto& waiting : sequencer_->Pending()) {
+    controller::LogEntry entry;
+    entry.kind = controller::LogEntry::Kind::kError;
+    entry.name = waiting.name;
+    entry.error = left_;
+    entries.push_back(std::move(entry));
+  }
+  return entries;
 }
 
 void ProcessSet::OnLeft(int member, const Error& error) {
@@ -67,22 +77,16 @@ void ProcessSet::OnLeft(int member, const Error& error) {
     left_ = error;
     lost.insert(lost.end(), announced_.begin(), announced_.end());
     lost.insert(lost.end(), waiting_.begin(), waiting_.end());
+    lost.insert(lost.end(), held_.begin(), held_.end());
     if (std::exchange(join_waits_, false)) lost.push_back(joined_);
     announced_.clear();
     waiting_.clear();
+    held_.clear();
     next_ = head_;
     announcing_ = false;
   }
   if (sequencer_ != nullptr) {
-    std::vector<controller::LogEntry> ended;
-    for (const auto& waiting : sequencer_->Pending()) {
-      controller::LogEntry entry;
-      entry.kind = controller::LogEntry::Kind::kError;
-      entry.name = waiting.name;
-      entry.error = error;
-      ended.push_back(std::move(entry));
-    }
-    AppendLog(std::move(ended));
+    AppendLog(LostEntries());
   } else if (member == 0) {
     for (const auto& [name, op] : sent_) lost.push_back(op);
     sent_.clear();
@@ -97,6 +101,7 @@ void ProcessSet::FailAll(const Error& error) {
   std::vector<Operation*> all;
   for (Operation* op : announced_) all.push_back(op);
   for (Operation* op : waiting_) all.push_back(op);
+  for (Operation* op : held_) all.push_back(op);
   if (std::exchange(join_waits_, false) || std::exchange(join_agreed_, false)) all.push_back(joined_);
   for (const auto& [name, op] : sent_) all.push_back(op);
   for (auto& running : queued_) all.insert(all.end(), running.ops.begin(), running.ops.end());
@@ -104,6 +109,7 @@ void ProcessSet::FailAll(const Error& error) {
   for (auto& running : running_) all.insert(all.end(), running.ops.begin(), running.ops.end());
   announced_.clear();
   waiting_.clear();
+  held_.clear();
   sent_.clear();
   queued_.clear();
   allocating_.clear();

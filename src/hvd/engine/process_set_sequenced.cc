@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sequenced road: messages to the sequencer, and the log; see process_set.h.
+#include <algorithm>
+#include <iterator>
+
 #include "hvd/comm/adasum.h"
 #include "hvd/engine/process_set.h"
 #include "hvd/wire/control.h"
@@ -60,6 +63,8 @@ bool ProcessSet::FlushLog() {
     resume.uid = epoch_;
     entries.push_back(std::move(resume));
   }
+  // Sent by a rank that had not heard yet that a member left: nobody will complete it.
+  if (left_.code != Code::kOk) std::ranges::move(LostEntries(), std::back_inserter(entries));
   if (entries.empty()) return false;
   AppendLog(std::move(entries));
   return true;

@@ -25,6 +25,7 @@ std::vector<ProcessSet::Wait> ProcessSet::CollectWaits() const {
   for (const Operation* op : waiting_) {
     if (op != nullptr) waits.push_back({op, {}, nullptr, Stage::kAsked, {}});
   }
+  for (const Operation* op : held_) waits.push_back({op, {}, nullptr, Stage::kHeld, {}});
   if (join_waits_) waits.push_back({joined_, {}, nullptr, Stage::kAsked, {}});
   std::unordered_map<std::string_view, std::vector<Rank>> missing;
   const auto pending = sequencer_ != nullptr ? sequencer_->Pending() : std::vector<controller::Sequencer::Waiting>();

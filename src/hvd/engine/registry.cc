@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hvd/controller/group_book.h"
+
 namespace hvd::engine {
 
 Registry::~Registry() = default;
@@ -45,6 +47,15 @@ Status Registry::Enter(Operation* op) {
         NameOf(op->request.signature.op), op->request.name,
         late ? " (an earlier submission timed out, and other ranks have still not submitted theirs)" : "");
   }
+  const auto member = controller::ParseGroupName(op->request.name);
+  const auto group = member ? groups_.find({op->set, std::string(member->group)}) : groups_.end();
+  if (group != groups_.end() && group->second.length != member->length) {
+    return Fail(
+        Code::kInvalidArgument,
+        "Requested to {} a group of {} tensors with the same name as another one, of {}, that is currently being "
+        "processed: '{}'. Wait for that one or give every group its own name.",
+        NameOf(op->request.signature.op), member->length, group->second.length, member->group);
+  }
   HVD_RETURN_IF_ERROR(CheckBuffer(*op, op->output, op->output_bytes, true));
   if (op->input != op->output) HVD_RETURN_IF_ERROR(CheckBuffer(*op, op->input, op->input_bytes, false));
   if (found == names.end()) {
@@ -53,6 +64,10 @@ Status Registry::Enter(Operation* op) {
   }
   op->entry = found->second.get();
   op->entry->in_flight = op;
+  if (member) {
+    const std::pair key{static_cast<const ProcessSet*>(op->set), std::string(member->group)};
+    ++groups_.try_emplace(key, GroupUse{member->length, 0}).first->second.in_flight;
+  }
   const auto add = [&](const void* begin, size_t bytes, bool writes) {
     const auto from = reinterpret_cast<uintptr_t>(begin);
     if (bytes > 0 && begin != nullptr) uses_.push_back({from, from + bytes, writes, op});
@@ -84,11 +99,20 @@ void Registry::Leave(Operation* op) {
   EraseBuffers(op);
   if (op->entry == nullptr) return;
   op->entry->in_flight = nullptr;
+  if (const auto member = controller::ParseGroupName(op->request.name)) {
+    const auto group = groups_.find({op->set, std::string(member->group)});
+    if (--group->second.in_flight == 0) groups_.erase(group);
+  }
   // Names are not kept beyond their use: callers that number their tensors would fill memory with them.
   Names& names = names_[op->set];
   constexpr size_t kKeep = 4096;
   if (names.size() > kKeep) names.erase(names.find(std::string_view(op->request.name)));
   op->entry = nullptr;
+}
+
+void Registry::ForgetSet(const ProcessSet* set) {
+  std::lock_guard lock(mutex_);
+  names_.erase(set);
 }
 
 Operation* Registry::Acquire(Handle handle) {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What is in flight on this rank: by name (a name may be in flight once per process set), by buffer (a buffer that one
+// What is in flight on this rank: by name (a name may be in flight once per process set, and a group's name with one
+// length, whatever its tensors are called), by buffer (a buffer that one
 // operation writes may not be used by another), by handle.
 //
 // Thread safety: all functions; one mutex, held for a few lookups only. Never calls out.
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "hvd/base/result.h"
@@ -39,6 +42,9 @@ class Registry {
   void Leave(Operation* op);
   // As Leave for the buffers alone: a detached operation keeps its name.
   void LeaveBuffers(Operation* op);
+
+  // No operation of this set will come any more.
+  void ForgetSet(const ProcessSet* set);
 
   // The operation of a handle with one more owner; nullptr if the handle is not of this engine or was released.
   Operation* Acquire(Handle handle);
@@ -76,6 +82,11 @@ class Registry {
   std::vector<std::unique_ptr<Operation>> all_;
   std::vector<Operation*> free_;
   std::unordered_map<const ProcessSet*, Names> names_;
+  struct GroupUse {
+    int length = 0;
+    int in_flight = 0;  // of its tensors
+  };
+  std::map<std::pair<const ProcessSet*, std::string>, GroupUse> groups_;
   std::vector<Use> uses_;
   std::unordered_map<Handle, Operation*> handles_;
   std::vector<std::unique_ptr<Prepared>> prepared_;

@@ -44,10 +44,23 @@ void SetTable::Add(std::unique_ptr<ProcessSet> set) {
 }
 
 void SetTable::Remove(int id) {
-  by_id_[id].store(nullptr, std::memory_order_release);
+  // Before pins_ is read: who pins later finds nothing.
+  by_id_[id].exchange(nullptr, std::memory_order_seq_cst);
   freed_.push_back(id);
   const std::lock_guard lock(mutex_);
   std::erase_if(live_, [id](const ProcessSet* set) { return set->id() == id; });
+  const auto at = std::ranges::find_if(all_, [id](const auto& set) { return set->id() == id; });
+  removed_.push_back(std::move(*at));
+  all_.erase(at);
+}
+
+std::vector<std::unique_ptr<ProcessSet>> SetTable::Reclaim() {
+  std::vector<std::unique_ptr<ProcessSet>> idle;
+  for (auto& set : removed_) {
+    if (!set->busy()) idle.push_back(std::move(set));
+  }
+  std::erase(removed_, nullptr);
+  return idle;
 }
 
 ProcessSet* SetTable::WithRanks(const std::vector<Rank>& ranks) const {

@@ -124,11 +124,8 @@ Result<int> Engine::AddSet(std::vector<Rank> ranks) {
 }
 
 Status Engine::RemoveSet(int id) {
-  const ProcessSet* set = sets_.Find(id);
   if (id == 0) return Fail(Code::kInvalidArgument, "the global process set cannot be removed");
-  if (set == nullptr) return Fail(Code::kInvalidArgument, "process set {} does not exist", id);
-  // Data of the set's operations may still move between ranks: they end first.
-  while (set->busy() && Health().code == Code::kOk) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  if (sets_.Find(id) == nullptr) return Fail(Code::kInvalidArgument, "process set {} does not exist", id);
   controller::Request request;
   request.name = "process_set.remove";
   request.signature.op = OpKind::kRemoveProcessSet;
@@ -152,6 +149,14 @@ Result<int> Engine::ChangeSets(controller::Request request) {
   Forget(op->handle);
   if (error.code != Code::kOk) return Fail(error);
   return id;
+}
+
+bool Engine::HoldsBack(const Operation& op) const {
+  const controller::Signature& signature = op.request.signature;
+  if (signature.op != OpKind::kRemoveProcessSet) return false;
+  // Data of the set's operations may still move between ranks: they end first.
+  const ProcessSet* set = sets_.Find(static_cast<int>(signature.numbers[0]));
+  return set != nullptr && set->busy();
 }
 
 Error Engine::ApplySetChange(Operation* op) {
@@ -180,6 +185,12 @@ Error Engine::ApplySetChange(Operation* op) {
   std::swap(early, early_);
   for (const EarlyMessage& message : early) OnControl(message.from, message.bytes);
   return {Code::kOk, {}, -1};
+}
+
+void Engine::ReclaimSets() {
+  // What is still in the inbox was submitted by somebody who found a set that may be gone.
+  if (inbox_full_.load(std::memory_order_acquire)) return;
+  for (const auto& set : sets_.Reclaim()) registry_.ForgetSet(set.get());
 }
 
 }  // namespace hvd::engine

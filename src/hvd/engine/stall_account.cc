@@ -108,7 +108,7 @@ wire::Account StallInspector::Describe(uint64_t number) const {
       } else {
         waiting.request.signature.op = OpKind::kJoin;
       }
-      waiting.request.signature.numbers.clear();
+      if (waiting.request.signature.op != OpKind::kRemoveProcessSet) waiting.request.signature.numbers.clear();
       waiting.stage = wait.stage;
       waiting.waited_ms = Milliseconds(AgeOf(wait, now));
       waiting.missing_count = static_cast<int32_t>(wait.missing.size());

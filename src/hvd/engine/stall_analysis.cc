@@ -2,14 +2,16 @@
 #include "hvd/engine/stall_analysis.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hvd::engine {
 
 using Stage = wire::Waiting::Stage;
 
-bool Stall::Waits(Rank rank) const {
-  const bool for_others = missing.size() > 1 || (missing.size() == 1 && *missing.begin() != rank);
-  return for_others && std::ranges::find(waiting, rank) != waiting.end();
+bool Stall::Waits(Rank rank) const { return Lacks(rank) && std::ranges::find(waiting, rank) != waiting.end(); }
+
+bool Stall::Lacks(Rank besides) const {
+  return std::ranges::any_of(missing, [&](Rank rank) { return rank != besides && !holding.contains(rank); });
 }
 
 StallAnalysis::StallAnalysis(const std::vector<Witness>& witnesses, const MembersOf& members, double limit_s) {
@@ -17,6 +19,9 @@ StallAnalysis::StallAnalysis(const std::vector<Witness>& witnesses, const Member
     if (!witness.account) continue;
     Collect(witness);
     if (witness.account->blocked) blocked_.insert(witness.rank);
+    if (witness.account->more > 0) {
+      total_ = std::max(total_, witness.account->waiting.size() + static_cast<size_t>(witness.account->more));
+    }
   }
   // Clocks are read one after the other: what has waited long enough for the one may lack a little for the other.
   const auto limit_ms = static_cast<int64_t>(limit_s * 950);
@@ -26,6 +31,7 @@ StallAnalysis::StallAnalysis(const std::vector<Witness>& witnesses, const Member
   stalls_ = LongestFirst([&](const Stall& stall) {
     return stall.waited_ms >= limit_ms && !stall.waiting.empty() && !stall.missing.empty();
   });
+  std::ranges::stable_partition(stalls_, [](const Stall* stall) { return stall->Lacks(); });
   FindFault();
 }
 
@@ -34,7 +40,11 @@ void StallAnalysis::Collect(const Witness& witness) {
     const Key key{waiting.set, waiting.request.name};
     Stall& stall = all_[key];
     if (stall.sample == nullptr || stall.waiting.empty()) stall.sample = &waiting;
-    if (waiting.stage != Stage::kOthers) stall.waiting.push_back(witness.rank);
+    if (waiting.stage == Stage::kHeld) {
+      stall.holding.insert(witness.rank);
+    } else if (waiting.stage != Stage::kOthers) {
+      stall.waiting.push_back(witness.rank);
+    }
     stall.waited_ms = std::max(stall.waited_ms, waiting.waited_ms);
     stall.agreed |= waiting.stage == Stage::kAgreed || waiting.stage == Stage::kRunning;
     stall.before |= waiting.before;
@@ -56,7 +66,10 @@ void StallAnalysis::FindMissing(const Key& key, Stall* stall, const MembersOf& m
 
 void StallAnalysis::FindFault() {
   std::set<Rank> awaited;
-  for (const Stall* stall : stalls_) awaited.insert(stall->missing.begin(), stall->missing.end());
+  for (const Stall* stall : stalls_) {
+    // Who keeps it back waits for something that is a stall of its own.
+    std::ranges::set_difference(stall->missing, stall->holding, std::inserter(awaited, awaited.end()));
+  }
   for (const Rank rank : awaited) {
     const bool waits = std::ranges::any_of(all_, [&](const auto& one) { return one.second.Waits(rank); });
     // What it has in flight does not keep a program that is elsewhere.
@@ -98,6 +111,10 @@ const Stall* StallAnalysis::MissedBy(Rank rank) const {
 
 std::vector<const Stall*> StallAnalysis::WaitedForBy(Rank rank) const {
   return LongestFirst([&](const Stall& stall) { return stall.Waits(rank); });
+}
+
+std::vector<const Stall*> StallAnalysis::Held() const {
+  return LongestFirst([](const Stall& stall) { return !stall.holding.empty(); });
 }
 
 std::vector<const Stall*> StallAnalysis::LongestFirst(const std::function<bool(const Stall&)>& fits) const {

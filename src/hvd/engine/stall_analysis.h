@@ -2,6 +2,7 @@
 #pragma once
 // Who waits for whom, from what every rank said about itself; stall_report.h puts it into words and has the terms.
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -18,11 +19,14 @@ struct Stall {
   const wire::Waiting* sample = nullptr;  // by a rank that submitted it
   std::vector<Rank> waiting;              // who submitted it
   std::set<Rank> missing;
+  std::set<Rank> holding;  // of those, who keeps it back while it waits for something else
   int64_t waited_ms = 0;
   bool agreed = false;  // all submitted it; who is missing does not move its data
   bool before = false;  // done earlier under this name
 
   bool IsMissing(Rank rank) const { return missing.contains(rank); }
+  // Whether anybody else than `rank` is missing who does not keep it back.
+  bool Lacks(Rank besides = -1) const;
   bool Waits(Rank rank) const;
 };
 
@@ -30,11 +34,16 @@ class StallAnalysis {
  public:
   StallAnalysis(const std::vector<Witness>& witnesses, const MembersOf& members, double limit_s);
 
-  // Those that waited long enough, the longest first.
+  // Those that waited long enough, the longest first; last those that are only kept back.
   const std::vector<const Stall*>& stalls() const { return stalls_; }
   const std::vector<Rank>& at_fault() const { return at_fault_; }
   // Whether everybody waits for somebody, and so many wait for this as for that that nobody is more right.
   bool undecided() const { return undecided_; }
+
+  // Removals of process sets that some rank keeps back.
+  std::vector<const Stall*> Held() const;
+  // How many operations wait, with those that ranks had no room to name.
+  size_t total() const { return std::max(total_, stalls_.size()); }
 
   // The longest stall that the rank is missing in; among equals the first. nullptr: none.
   const Stall* MissedBy(Rank rank) const;
@@ -56,6 +65,7 @@ class StallAnalysis {
   std::vector<const Stall*> stalls_;
   std::vector<Rank> at_fault_;
   bool undecided_ = false;
+  size_t total_ = 0;
 };
 
 }  // namespace hvd::engine

@@ -178,7 +178,10 @@ void StallInspector::End(Time now) {
 }
 
 void StallInspector::Print(const StallReport& report, Time now) {
-  const bool fresh = report.key != printed_key_ || now >= printed_ + 3 * limit_;
+  // What waits longest had waited for `limit_` already when the last report came, or else it began to wait after that.
+  const bool goes_on = printed_ != Time{} && Seconds(report.waited_s) >= now - printed_ + limit_ / 2;
+  if (!goes_on) printed_keys_.clear();
+  const bool fresh = printed_keys_.insert(report.key).second;
   if (!fresh && now < printed_ + limit_ * 9 / 10) return;
   engine_->recorder_.counters().stalls.Add(1);
   if (fresh) {
@@ -187,7 +190,6 @@ void StallInspector::Print(const StallReport& report, Time now) {
     log::Warning("Still stalled after {:.0f} s, as reported before: {}", report.waited_s, report.brief);
   }
   printed_ = now;
-  printed_key_ = report.key;
 }
 
 void StallInspector::Stop(const StallReport& report) {

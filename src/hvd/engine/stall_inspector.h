@@ -13,6 +13,7 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,7 +98,7 @@ class StallInspector {
   Time ended_{};              // the last round
   Time again_ = Time::max();  // somebody stalled so shortly after it that its answer was not yet due
   Time printed_{};
-  std::string printed_key_;
+  std::set<std::string> printed_keys_;  // of blocks, since what waits began to wait
 
   std::map<Rank, Answer> answers_;
 };

@@ -40,8 +40,17 @@ std::string OnSet(int set) { return set == 0 ? std::string() : fmt::format(" on 
 bool HasData(OpKind op) { return op <= OpKind::kReducescatter && op != OpKind::kBarrier; }
 bool Reduces(OpKind op) { return op == OpKind::kAllreduce || op == OpKind::kReducescatter; }
 
+// The set that a removal is about.
+int RemovedSet(const wire::Waiting& removal) {
+  const std::vector<int64_t>& numbers = removal.request.signature.numbers;
+  return numbers.empty() ? -1 : static_cast<int>(numbers[0]);
+}
+
 // "allreduce 'grad/2' on process set 1".
 std::string Title(const wire::Waiting& waiting) {
+  const OpKind op = waiting.request.signature.op;
+  if (op == OpKind::kAddProcessSet) return "add_process_set";
+  if (op == OpKind::kRemoveProcessSet) return fmt::format("remove_process_set of process set {}", RemovedSet(waiting));
   return fmt::format("{} {}{}", Lower(NameOf(waiting.request.signature.op)), Quoted(waiting.request.name),
                      OnSet(waiting.set));
 }
@@ -103,11 +112,12 @@ class Words {
     StallReport report;
     report.at_fault = analysis_.at_fault();
     report.waited_s = static_cast<double>(longest.waited_ms) / 1000;
-    report.text = fmt::format(
-        "Stalled for {}: {}{} waits for {}.", Age(longest.waited_ms), Title(*longest.sample),
-        analysis_.stalls().size() > 1 ? fmt::format(" (and {} more)", analysis_.stalls().size() - 1) : std::string(),
-        Ranks(longest.missing));
+    report.text =
+        fmt::format("Stalled for {}: {}{} waits for {}.", Age(longest.waited_ms), Title(*longest.sample),
+                    analysis_.total() > 1 ? fmt::format(" (and {} more)", analysis_.total() - 1) : std::string(),
+                    Ranks(longest.missing));
     WriteGroups(&report.text);
+    WriteHeld(&report.text);
     std::string advice;
     for (size_t i = 0; i < report.at_fault.size() && i < kRanksShown; ++i) {
       const Finding finding = Explain(report.at_fault[i]);
@@ -118,7 +128,7 @@ class Words {
         report.brief = fmt::format("rank {} {}", witness.rank, finding.brief);
         advice = finding.advice;
       }
-      fmt::format_to(std::back_inserter(report.key), "{}:{}\n", witness.rank, finding.brief);
+      fmt::format_to(std::back_inserter(report.key), "{}:{}\n", witness.rank, finding.kind);
     }
     if (report.at_fault.size() > kRanksShown) {
       fmt::format_to(std::back_inserter(report.text), "\n  And {} more ranks.", report.at_fault.size() - kRanksShown);
@@ -127,7 +137,6 @@ class Words {
     if (analysis_.undecided())
       report.text += "\n  As many wait for the one as for the other: which is right, only you know.";
     if (!advice.empty()) report.text += "\n  Next: " + advice + ".";
-    report.key += Title(*longest.sample);
     return report;
   }
 
@@ -135,6 +144,7 @@ class Words {
   struct Finding {
     std::string text;
     std::string brief;  // the same, without times
+    std::string kind;   // without names, too: of several that wait, another may be the longest the next time
     std::string advice;
   };
 
@@ -168,8 +178,19 @@ class Words {
                      first.waiting.size() == 1 ? "waits" : "wait", fmt::join(names, ", "),
                      more > 0 ? fmt::format(" and {} more", more) : std::string(), Ranks(first.missing));
     }
-    if (groups.size() > kGroupsShown) {
-      fmt::format_to(std::back_inserter(*text), "\n  And {} more operations.", groups.size() - kGroupsShown);
+    size_t more = analysis_.total() - analysis_.stalls().size();
+    for (size_t i = kGroupsShown; i < groups.size(); ++i) more += groups[i].size();
+    if (more > 0) fmt::format_to(std::back_inserter(*text), "\n  And {} more operations.", more);
+  }
+
+  // Who waits inside a call that needs everybody, for something else.
+  void WriteHeld(std::string* text) const {
+    for (const Stall* removal : analysis_.Held()) {
+      const std::vector<Rank> holders(removal->holding.begin(), removal->holding.end());
+      const bool one = holders.size() == 1;
+      fmt::format_to(std::back_inserter(*text), "\n  {} {} in {}, and {} there for {} own operations on that set.",
+                     Capital(holders), one ? "is" : "are", Title(*removal->sample), one ? "waits" : "wait",
+                     one ? "its" : "their");
     }
   }
 
@@ -184,34 +205,58 @@ class Words {
     if (!witness.account) return Silent(witness);
     const Stall* missed = analysis_.MissedBy(rank);
     const std::vector<const Stall*> own = analysis_.WaitedForBy(rank);
+    for (const Stall* removal : analysis_.Held()) {
+      if (const Stall* left_out = LeftOut(rank, *removal)) return Removes(*removal, *left_out);
+    }
     if (!own.empty() && witness.account->blocked) return Elsewhere(witness, missed, own);
     if (missed != nullptr && missed->agreed) return Stuck(witness, *missed);
     for (const wire::Waiting& waiting : witness.account->waiting) {
       if (waiting.stage == Stage::kOthers || !witness.account->blocked) continue;
       const std::string what = fmt::format("is busy with {}", Title(waiting));
-      return {what + LastOf(*witness.account), what, "look at its processor load and stack"};
+      return {what + LastOf(*witness.account), what, "is busy with others", "look at its processor load and stack"};
     }
     return Busy(witness, missed);
   }
 
+  // What the rank did not submit before it came to this removal; nullptr: it did not come to it, or lacks nothing.
+  const Stall* LeftOut(Rank rank, const Stall& removal) const {
+    if (std::ranges::find(removal.waiting, rank) == removal.waiting.end()) return nullptr;
+    const auto found = std::ranges::find_if(analysis_.stalls(), [&](const Stall* stall) {
+      return stall->sample->set == RemovedSet(*removal.sample) && stall->IsMissing(rank) && !stall->agreed;
+    });
+    return found == analysis_.stalls().end() ? nullptr : *found;
+  }
+
+  static Finding Removes(const Stall& removal, const Stall& left_out) {
+    const std::string brief =
+        fmt::format("is in {} without having submitted {}", Title(*removal.sample), Title(*left_out.sample));
+    return {brief + fmt::format(", which {} {} for", controller::DescribeRanks(left_out.waiting),
+                                left_out.waiting.size() == 1 ? "waits" : "wait"),
+            brief, "removes a set before an operation on it",
+            "submit an operation on all ranks of its set, or on none, before the set is removed"};
+  }
+
   static Finding Silent(const Witness& witness) {
+    const auto finding = [](std::string text, std::string brief, std::string advice) {
+      return Finding{std::move(text), brief, brief, std::move(advice)};
+    };
     switch (witness.process_state) {
       case 'T':
       case 't':
-        return {"is stopped (SIGSTOP or a debugger)", "is stopped", fmt::format("kill -CONT {}", witness.pid)};
+        return finding("is stopped (SIGSTOP or a debugger)", "is stopped", fmt::format("kill -CONT {}", witness.pid));
       case 'Z':
       case 'X':
       case '-':
-        return {"is dead", "is dead", "look at its stderr; out of memory kills silently"};
+        return finding("is dead", "is dead", "look at its stderr; out of memory kills silently");
       case 'D':
-        return {"does not answer: it is stuck in the kernel (a disk, a file server, a driver)",
-                "is stuck in the kernel", fmt::format("cat /proc/{}/stack as root", witness.pid)};
+        return finding("does not answer: it is stuck in the kernel (a disk, a file server, a driver)",
+                       "is stuck in the kernel", fmt::format("cat /proc/{}/stack as root", witness.pid));
       case 0:
-        return {"does not answer: it is stopped or dead, or the network to it is cut", "does not answer",
-                "look at its host whether the process lives"};
+        return finding("does not answer: it is stopped or dead, or the network to it is cut", "does not answer",
+                       "look at its host whether the process lives");
       default:
-        return {"does not answer, although its process runs: its host is overloaded, or its engine hangs",
-                "does not answer", "look at its processor load and stack"};
+        return finding("does not answer, although its process runs: its host is overloaded, or its engine hangs",
+                       "does not answer", "look at its processor load and stack");
     }
   }
 
@@ -233,6 +278,7 @@ class Words {
     }
     const std::string lacking = Ranks(mine->missing);
     Finding finding;
+    finding.kind = "waits for another";
     finding.brief = fmt::format("waits for {}", Title(*mine->sample));
     finding.text = fmt::format("waits for {}, which {} {} not submitted", InFull(*mine->sample), lacking,
                                mine->missing.size() == 1 ? "has" : "have");
@@ -257,7 +303,8 @@ class Words {
 
   static Finding Stuck(const Witness& witness, const Stall& missed) {
     Finding finding;
-    finding.brief = fmt::format("does not move its data of {}", Title(*missed.sample));
+    finding.kind = "does not move its data";
+    finding.brief = fmt::format("{} of {}", finding.kind, Title(*missed.sample));
     finding.text = finding.brief;
     finding.advice = "look at its processor load and at the network";
     for (const wire::Waiting& waiting : witness.account->waiting) {
@@ -273,11 +320,11 @@ class Words {
   static Finding Busy(const Witness& witness, const Stall* missed) {
     if (missed != nullptr && missed->before) {
       const std::string what = "is busy in its own code: it has not come to this operation again";
-      return {what + LastOf(*witness.account), "is busy in its own code",
+      return {what + LastOf(*witness.account), "is busy in its own code", "is busy",
               fmt::format("look at its stack: py-spy dump --pid {}", witness.pid)};
     }
     const std::string what = "never submitted it, and is in its own code";
-    return {what + LastOf(*witness.account), "never submitted it",
+    return {what + LastOf(*witness.account), "never submitted it", "is busy",
             "look for a condition around the call that depends on the rank or the data"};
   }
 

@@ -34,7 +34,7 @@ struct StallReport {
   double waited_s = 0;  // the longest
   std::string text;     // the block
   std::string brief;    // "rank 2 is stopped", for those who read the block before
-  std::string key;      // equal for reports that say the same but for times
+  std::string key;      // equal for reports that blame the same ranks for the same, whatever waits for them
 };
 
 // The members of a process set; nullptr: there is none with that id.

@@ -156,6 +156,7 @@ bool Engine::Progress() {
   if (world_.window != nullptr) world_.window->Beat();
   const uint64_t completed = counters().operations.load(std::memory_order_relaxed);
   bool moved = DrainInbox();
+  if (sets_.reclaimable()) ReclaimSets();
   for (transport::Pair* pair : world_.polled) moved |= pair->Poll();
   moved |= world_.loop->Turn(Duration::zero());
   NoticeChanges();

@@ -2,7 +2,6 @@
 #include "hvd/trace/timeline.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <climits>
 
 #include "hvd/base/log.h"
+#include "hvd/base/signal_mask.h"
 #include "hvd/trace/text.h"
 #include "hvd/trace/timeline_writer.h"
 
@@ -51,12 +51,10 @@ Status Timeline::Start(TimelineOptions options) {
   stopping_.store(false, std::memory_order_relaxed);
   bell_.store(kWorking, std::memory_order_relaxed);
   dropped_shown_ = made_->dropped();
-  // The program's signals are for the program's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, writer = std::move(writer)]() mutable { Run(std::move(writer)); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this, writer = std::move(writer)]() mutable { Run(std::move(writer)); });
+  }
   queue_.store(made_.get(), std::memory_order_release);
   return {};
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -30,6 +31,21 @@ std::string ProcessName(int process, std::string_view escaped_name, std::string_
                      process, escaped_name, more_args);
 }
 
+// What a symbolic link leads to, also if that is not there yet: files take each other's place by rename, which would
+// replace the link itself.
+Result<std::string> FollowLinks(std::string path) {
+  constexpr int kMostLinks = 40;  // as the kernel's
+  std::array<char, 4096> target;
+  for (int links = 0; links < kMostLinks; ++links) {
+    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+    if (length < 0) return path;  // no link, or none that can be read: opening it will tell
+    const std::string_view next(target.data(), static_cast<size_t>(length));
+    const size_t folder = next.starts_with('/') ? std::string::npos : path.rfind('/');
+    path = (folder == std::string::npos ? std::string() : path.substr(0, folder + 1)).append(next);
+  }
+  return Fail(Code::kInvalidArgument, "{}: {}", path, std::strerror(ELOOP));
+}
+
 }  // namespace
 
 TimelineWriter::TimelineWriter(TimelineOptions options)
@@ -39,6 +55,7 @@ TimelineWriter::TimelineWriter(TimelineOptions options)
       wall_base_ns_(ClockNanos(CLOCK_REALTIME)) {}
 
 Result<std::unique_ptr<TimelineWriter>> TimelineWriter::Create(TimelineOptions options) {
+  HVD_ASSIGN_OR_RETURN(options.path, FollowLinks(std::move(options.path)));
   std::unique_ptr<TimelineWriter> writer(new TimelineWriter(std::move(options)));
   HVD_RETURN_IF_ERROR(writer->Open());
   return writer;

@@ -206,7 +206,7 @@ class Decoder {
     out.waited_ms = in.waited_ms();
     out.missing_count = in.missing_count();
     out.before = in.before();
-    if (out.stage < Waiting::Stage::kAsked || out.stage > Waiting::Stage::kOthers) return Bad("unknown stage");
+    if (out.stage < Waiting::Stage::kAsked || out.stage > Waiting::Stage::kHeld) return Bad("unknown stage");
     if (out.waited_ms < 0) return Bad("a time is negative");
     HVD_ASSIGN_OR_RETURN(out.request.name, Text(in.name(), Account::kMaxShownName));
     HVD_ASSIGN_OR_RETURN(out.request.signature, ReadSignature(in.signature()));

@@ -151,9 +151,10 @@ struct Waiting {
     kAgreed = 1,   // waits for its turn or for memory
     kRunning = 2,  // data moves
     kOthers = 3,   // not submitted by the sender, which is the sequencer and knows that others did
+    kHeld = 4,     // a removal of a process set, which the sender tells nobody while it has operations on that set
   };
   int32_t set = 0;  // id
-  Request request;  // of a very long name both ends, without `numbers`
+  Request request;  // of a very long name both ends; `numbers` of a removal only: the id of the set
   Stage stage = Stage::kAsked;
   int64_t waited_ms = 0;
   std::vector<int64_t> missing;  // ranks that it waits for, as far as the sender knows; the first kMaxMissing

@@ -171,6 +171,9 @@ class Simulation {
   }
 
   bool Deliver() {
+    std::set<int> missing;
+    for (const auto& waiting : sequencer_->Pending()) missing.insert(waiting.missing.begin(), waiting.missing.end());
+    RC_ASSERT(sequencer_->Awaited() == std::vector<int>(missing.begin(), missing.end()));
     const auto entries = sequencer_->TakeLog();
     for (const LogEntry& entry : entries) CheckEntry(entry);
     log_.insert(log_.end(), entries.begin(), entries.end());

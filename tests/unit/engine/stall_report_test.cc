@@ -213,6 +213,15 @@ TEST_F(StallReportTest, IsShortHoweverMuchWaits) {
   EXPECT_LT(text.size(), 1200u);
 }
 
+TEST_F(StallReportTest, CountsAlsoWhatRanksHadNoRoomToName) {
+  for (const Rank rank : {0, 1, 3}) {
+    for (int i = 0; i < 200; ++i) Waits(rank, Op("g" + std::to_string(i), {2}));
+    ranks_[rank].account->more = 2800;
+  }
+  EXPECT_THAT(Text(), HasSubstr("(and 2999 more) waits for rank 2"));
+  EXPECT_THAT(Text(), HasSubstr("And 2800 more operations."));
+}
+
 TEST_F(StallReportTest, NamesAreEscapedAndCut) {
   for (const Rank rank : {0, 1, 3}) Waits(rank, Op("evil\n[time: W hvd] " + std::string(5000, 'x'), {2}));
   const std::string text = Text();
@@ -227,6 +236,57 @@ TEST_F(StallReportTest, EqualButForTimesHasAnEqualKey) {
   EXPECT_EQ(Report()->key, key);
   Silent(2, 'T');
   EXPECT_NE(Report()->key, key);
+}
+
+TEST_F(StallReportTest, TheKeyDoesNotDependOnWhichOfTwoWaitsLonger) {
+  for (const Rank rank : {0, 1, 3}) {
+    Waits(rank, Op("a", {2}));
+    Waits(rank, Op("b", {2}));
+  }
+  const auto first = Report();
+  for (const Rank rank : {0, 1, 3}) ranks_[rank].account->waiting[1].waited_ms += 2;
+  const auto second = Report();
+  EXPECT_THAT(first->text, HasSubstr("allreduce 'a' (and 1 more)"));
+  EXPECT_THAT(second->text, HasSubstr("allreduce 'b' (and 1 more)"));
+  EXPECT_EQ(first->key, second->key);
+}
+
+// Ranks [2, 3] have an operation on their set 1 that only 3 submitted, and all remove the set.
+class RemovalTest : public StallReportTest {
+ protected:
+  RemovalTest() {
+    Waiting x = Op("x", {2});
+    x.set = 1;
+    x.waited_ms = 60990;
+    Waits(3, x);
+    for (Rank rank = 0; rank < 4; ++rank) {
+      Waiting removal = Op("process_set.remove", rank == 0 ? std::vector<int64_t>{3} : std::vector<int64_t>{});
+      removal.request.signature.op = OpKind::kRemoveProcessSet;
+      removal.request.signature.numbers = {1};
+      if (rank == 3) removal.stage = Stage::kHeld;
+      Waits(rank, removal);
+    }
+  }
+};
+
+TEST_F(RemovalTest, BlamesWhoLeftOutAnOperationOfTheSet) {
+  EXPECT_THAT(Report()->at_fault, ElementsAre(2));
+  EXPECT_EQ(
+      Text(),
+      "Stalled for 61 s: allreduce 'x' on process set 1 (and 1 more) waits for rank 2.\n"
+      "  Rank 3 waits for allreduce 'x' on process set 1 (float32 [4], sum); missing ranks: rank 2\n"
+      "  Ranks [0, 1, 2] wait for remove_process_set of process set 1; missing ranks: rank 3\n"
+      "  Rank 3 is in remove_process_set of process set 1, and waits there for its own operations on that set.\n"
+      "  Rank 2 (host node, pid 102) is in remove_process_set of process set 1 without having submitted allreduce "
+      "'x' on process set 1, which rank 3 waits for.\n"
+      "  Next: submit an operation on all ranks of its set, or on none, before the set is removed.");
+}
+
+TEST_F(RemovalTest, WhoIsElsewhereIsBlamedAsAlways) {
+  ranks_[2].account = wire::Account{};
+  ranks_[0].account->waiting[0].missing = {2, 3};
+  EXPECT_THAT(Report()->at_fault, ElementsAre(2));
+  EXPECT_THAT(Text(), HasSubstr("pid 102) never submitted it, and is in its own code"));
 }
 
 class TwoRanks : public StallReportTest {

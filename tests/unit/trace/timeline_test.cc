@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <set>
 
 #include "tests/unit/trace/strict_json.h"
@@ -66,6 +67,27 @@ TEST_F(TimelineTest, BeginsWithWhoAndTheClocks) {
   EXPECT_GT(events[2]["args"]["monotonic_base_ns"].number, 0);
   EXPECT_NEAR(events[2]["args"]["wall_base_ns"].number / 1000,
               events[0]["args"]["start_time_since_epoch_in_micros"].number, 2000);
+}
+
+TEST_F(TimelineTest, LinksAreFollowedAndStay) {
+  const std::string there = folder_.File("there.json");
+  ASSERT_EQ(::symlink("second", path_.c_str()), 0);
+  ASSERT_EQ(::symlink(there.c_str(), folder_.File("second").c_str()), 0);
+  TimelineOptions options = Options();
+  options.max_bytes = 128 << 10;  // rotates
+  Timeline timeline;
+  ASSERT_TRUE(timeline.Start(options));
+  for (int i = 0; i < 2000; ++i) timeline.Negotiated(0, "a", OpKind::kAllreduce, Now(), Now());
+  timeline.Stop();
+  std::array<char, 100> target{};
+  EXPECT_GT(::readlink(path_.c_str(), target.data(), target.size()), 0);
+  EXPECT_GE(Read(there).size(), 3u);
+  EXPECT_GE(Read(there + ".1").size(), 3u);
+  ::unlink(path_.c_str());
+  ASSERT_EQ(::symlink("t.json", path_.c_str()), 0);
+  const Status started = timeline.Start(Options());
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message.find("Too many levels of symbolic links"), std::string::npos);
 }
 
 TEST_F(TimelineTest, AnOperationFromReadyToDone) {

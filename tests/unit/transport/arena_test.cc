@@ -59,6 +59,39 @@ TEST(Arena, ExtentsAreZeroedAndAligned) {
   }
 }
 
+TEST(Arena, WhatIsFreeServesOtherSizes) {
+  Arena arena({.capacity = 512 * kMiB});
+  for (size_t bytes = 64; bytes < kMiB; bytes += bytes / 3) {
+    std::vector<std::byte*> all;
+    for (size_t taken = 0; taken < 8 * kMiB; taken += bytes) all.push_back(*arena.Allocate(bytes));
+    for (std::byte* extent : all) EXPECT_TRUE(arena.Release(extent));
+  }
+  // What is kept, and the last slab of each size.
+  EXPECT_LE(arena.committed(), 16 * kMiB + 38 * kMiB / 4);
+  EXPECT_EQ(ResidentBytes(arena.fd()), arena.committed());
+}
+
+TEST(Arena, ASlabThatIsInUseStaysWhole) {
+  Arena arena({.capacity = 256 * kMiB});
+  std::mt19937 random(7);
+  std::vector<std::pair<std::byte*, size_t>> live;
+  for (int round = 0; round < 20000; ++round) {
+    if (live.size() > 400 || (!live.empty() && random() % 2 == 0)) {
+      auto& chosen = live[random() % live.size()];
+      ASSERT_TRUE(AllEqual(chosen.first, chosen.second, static_cast<std::byte>(chosen.second))) << chosen.second;
+      ASSERT_TRUE(arena.Release(chosen.first));
+      chosen = live.back();
+      live.pop_back();
+    } else {
+      const size_t bytes = 1 + random() % 20000;
+      std::byte* extent = *arena.Allocate(bytes);
+      ASSERT_TRUE(AllEqual(extent, bytes, std::byte{0}));
+      std::memset(extent, static_cast<int>(bytes & 0xff), bytes);
+      live.emplace_back(extent, bytes);
+    }
+  }
+}
+
 TEST(Arena, ContainsKnowsExtentsOnly) {
   Arena arena({.capacity = 64 * kMiB});
   auto extent = arena.Allocate(100000);

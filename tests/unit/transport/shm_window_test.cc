@@ -270,9 +270,10 @@ TEST(ShmMeeting, ARankThatCannotTakePartTellsTheOthersWhy) {
         options.deadline = In(600);
         const auto window = CreateWindow(options);
         EXPECT_FALSE(window);
-        if (!window)
+        if (!window) {
           EXPECT_NE(window.error().message.find("the doorbell is no descriptor"), std::string::npos)
               << window.error().message;
+        }
         ::close(bell);
       });
     }

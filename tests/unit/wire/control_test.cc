@@ -71,7 +71,7 @@ Last AnyLast() {
 
 Waiting AnyWaiting() {
   Waiting waiting{*rc::gen::arbitrary<int32_t>(), {AnyText(), AnySignature()}, {}, {}, {}, {}, {}};
-  waiting.stage = static_cast<Waiting::Stage>(*rc::gen::inRange(0, 4));
+  waiting.stage = static_cast<Waiting::Stage>(*rc::gen::inRange(0, 5));
   waiting.waited_ms = *rc::gen::inRange<int64_t>(0, 1 << 30);
   for (int i = *rc::gen::inRange(0, 5); i > 0; --i) waiting.missing.push_back(*rc::gen::inRange(0, 100));
   waiting.missing_count = static_cast<int32_t>(waiting.missing.size()) + *rc::gen::inRange(0, 5);

@@ -2,7 +2,6 @@
 #include "hvd/rendezvous/tcp/server.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 
 #include <array>
@@ -10,6 +9,7 @@
 #include <system_error>
 
 #include "hvd/base/log.h"
+#include "hvd/base/signal_mask.h"
 #include "hvd/net/crypto.h"
 #include "hvd/net/deadline.h"
 #include "hvd/net/socket.h"
@@ -85,17 +85,12 @@ Server::Server(std::string address, Protection protection, std::shared_ptr<net::
 
 Status Server::Start() {
   HVD_RETURN_IF_ERROR(loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { OnListener(); }));
-  // The program's signals are not for this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
+    const SignalsBlocked blocked;
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return Fail(Code::kResourceExhausted, "no thread for the store's server: {}", error.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread_.native_handle(), "hvd-store");
   return {};
 }

@@ -153,6 +153,13 @@ void Arena::GiveSpan(uint64_t offset, uint64_t bytes) {
   spans_.Give(offset, bytes);
 }
 
+bool Arena::Cache(uint64_t offset, uint64_t bytes) {
+  if (bytes >= kPunch || cached_bytes_ + bytes > kCacheLimit) return false;
+  cached_[bytes].push_back(offset);
+  cached_bytes_ += bytes;
+  return true;
+}
+
 void Arena::FlushCache() {
   std::map<uint64_t, std::vector<uint64_t>> cached;
   {
@@ -165,32 +172,57 @@ void Arena::FlushCache() {
   }
 }
 
+std::optional<uint64_t> Arena::TakeBlock(int size_class) {
+  auto& open = open_[static_cast<size_t>(size_class)];
+  if (open.empty()) return std::nullopt;
+  const uint64_t at = *open.begin();
+  Slab& slab = slabs_.at(at);
+  const uint64_t block = slab.free.back();
+  slab.free.pop_back();
+  if (slab.free.empty()) open.erase(open.begin());
+  return at + block * ClassBytes(size_class);
+}
+
+bool Arena::GiveBlock(uint64_t offset, uint64_t* at) {
+  const auto found = std::prev(slabs_.upper_bound(offset));
+  *at = found->first;
+  Slab& slab = found->second;
+  auto& open = open_[slab.size_class];
+  if (slab.free.empty()) open.insert(*at);
+  slab.free.push_back(static_cast<uint16_t>((offset - *at) / ClassBytes(slab.size_class)));
+  // The last one stays: the next small array would make it anew.
+  if (slab.free.size() < slab.blocks || open.size() == 1) return false;
+  open.erase(*at);
+  slabs_.erase(found);
+  return true;
+}
+
 Result<std::byte*> Arena::AllocateSmall(size_t bytes) {
   const int size_class = ClassOf(bytes);
   const uint64_t block = ClassBytes(size_class);
-  auto& free = free_[static_cast<size_t>(size_class)];
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      if (!free.empty()) {
-        const uint64_t offset = free.back();
-        free.pop_back();
+      if (const auto offset = TakeBlock(size_class)) {
         lock.unlock();
-        std::memset(map_.data() + offset, 0, block);
+        std::memset(map_.data() + *offset, 0, block);
         lock.lock();
-        extents_.emplace(offset, Extent{block, 1, static_cast<uint8_t>(size_class)});
-        return map_.data() + offset;
+        extents_.emplace(*offset, Extent{block, 1, static_cast<uint8_t>(size_class)});
+        return map_.data() + *offset;
       }
     }
-    HVD_ASSIGN_OR_RETURN(const uint64_t slab, TakeSpan(kSlab, PageSize()));
+    HVD_ASSIGN_OR_RETURN(const uint64_t offset, TakeSpan(kSlab, PageSize()));
     const std::lock_guard lock(mutex_);
-    for (uint64_t at = kSlab / block * block; at >= block; at -= block) free.push_back(slab + at - block);
+    Slab slab{static_cast<uint8_t>(size_class), static_cast<uint16_t>(kSlab / block), {}};
+    for (uint16_t number = slab.blocks; number-- > 0;) slab.free.push_back(number);
+    slabs_.emplace(offset, std::move(slab));
+    open_[static_cast<size_t>(size_class)].insert(offset);
   }
 }
 
 Result<std::byte*> Arena::AllocateSpan(size_t bytes) {
   const uint64_t align = bytes >= kHugeAligned ? kHugePage : PageSize();
-  const uint64_t rounded = RoundUp(bytes, align);
+  const uint64_t rounded = RoundUp(bytes < kPunch ? ClassBytes(ClassOf(bytes)) : bytes, align);
   HVD_ASSIGN_OR_RETURN(const uint64_t offset, TakeSpan(rounded, align));
   const std::lock_guard lock(mutex_);
   extents_.emplace(offset, Extent{rounded, 1, kNoClass});
@@ -248,14 +280,10 @@ bool Arena::Release(const void* ptr) {
     extents_.erase(found);
     if (epoch_ != ForkEpoch()) return true;
     if (extent.size_class != kNoClass) {
-      free_[extent.size_class].push_back(offset);
-      return true;
+      if (!GiveBlock(offset, &offset)) return true;
+      extent.bytes = kSlab;
     }
-    if (extent.bytes < kPunch && cached_bytes_ + extent.bytes <= kCacheLimit) {
-      cached_[extent.bytes].push_back(offset);
-      cached_bytes_ += extent.bytes;
-      return true;
-    }
+    if (Cache(offset, extent.bytes)) return true;
   }
   GiveSpan(offset, extent.bytes);
   return true;

@@ -3,9 +3,11 @@
 // Memory that local peers can map: one sparse memfd per process, handed out in reference-counted *extents*.
 //
 // An extent is committed before it is handed out, so touching it cannot end in SIGBUS; it is zeroed; it starts at a
-// multiple of 64 bytes (of a page from 64 KiB, of 2 MiB from 4 MiB). Below 64 KiB extents come from slabs by size class
-// and stay committed; freed extents of 1 MiB and more go back to the system at once.
-// Where memfd is not to be had the arena works as private memory, and shareable() is false.
+// multiple of 64 bytes (of a page from 64 KiB, of 2 MiB from 4 MiB). Below 1 MiB sizes are rounded up to one of four
+// per doubling, so that what is freed fits what is wanted next. Below 64 KiB extents come from slabs of one size, the
+// lowest slab first, so that others run empty; an empty slab serves any size again. Of what is free a bounded amount
+// stays committed; freed extents of 1 MiB and more go back to the system at once. Where memfd is not to be had the
+// arena works as private memory, and shareable() is false.
 //
 // Thread safety: everything. In a forked child Contains, AddRef and Release work, Allocate fails, and nothing is ever
 // given back to the system: the memory is still the parent's. Lifetime: the process's arena lives until the process
@@ -17,6 +19,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,6 +87,12 @@ class Arena {
   // A committed, zeroed range, or why not. Called without the lock: committing 1 GiB takes a while.
   Result<uint64_t> TakeSpan(uint64_t bytes, uint64_t align);
   void GiveSpan(uint64_t offset, uint64_t bytes);
+  // With the lock: keeps a free span for the next taker. False: it shall be given back.
+  bool Cache(uint64_t offset, uint64_t bytes);
+  // With the lock: a block of a small size, if a slab has one.
+  std::optional<uint64_t> TakeBlock(int size_class);
+  // With the lock. True: its slab is empty, and no slab any more; the span is the caller's.
+  bool GiveBlock(uint64_t offset, uint64_t* slab);
   void FlushCache();
   Status CommitRange(uint64_t offset, uint64_t bytes);
   bool Charge(uint64_t bytes);
@@ -98,7 +108,13 @@ class Arena {
   mutable std::mutex mutex_;
   Extents extents_;
   Spans spans_{0};
-  std::array<std::vector<uint64_t>, kClasses> free_;  // small blocks by class
+  struct Slab {
+    uint8_t size_class;
+    uint16_t blocks;
+    std::vector<uint16_t> free;  // numbers of blocks
+  };
+  std::map<uint64_t, Slab> slabs_;
+  std::array<std::set<uint64_t>, kClasses> open_;     // slabs with a free block, by class
   std::map<uint64_t, std::vector<uint64_t>> cached_;  // committed spans below kPunch, by bytes
   uint64_t cached_bytes_ = 0;
   ForkLock fork_lock_{mutex_};

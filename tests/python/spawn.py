@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Runs a command as n ranks on this machine and collects what each of them wrote. For the demo and the tests.
+Runs a command as n ranks on this machine and collects what each of them wrote.
 
-    python tools/spawn.py -n 2 -- python train.py
+Tests of the engine start ranks in this plain way, so that nothing but the engine ends them; users have horovodrun.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +19,9 @@ from dataclasses import dataclass
 
 # How long the others may go on after the first failure: they shall still say what they saw of it.
 GRACE_S = 5.0
+
+# The kernel ends a rank with the one that started it, who may be killed.
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def spawn(
             rank_env.update(HOROVOD_RANK=str(rank), HOROVOD_SIZE=str(ranks), HOROVOD_RENDEZVOUS_ADDR=address)
             processes.append(
                 subprocess.Popen(
-                    command,
+                    [*DIES_WITH_US, *command],
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
@@ -112,21 +113,3 @@ def _kill(processes: Sequence[subprocess.Popen]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def main() -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("-n", type=int, required=True, help="number of ranks")
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds after which all are killed")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    arguments = parser.parse_args()
-    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    results = spawn(command, arguments.n, timeout=arguments.timeout)
-    for result in results:
-        print(describe(result))
-    return 0 if all(result.returncode == 0 for result in results) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
