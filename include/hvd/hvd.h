@@ -150,7 +150,7 @@ typedef struct hvd_output {
 
 typedef struct hvd_init_options {
   size_t struct_size;
-  int32_t rank;           /* -1: from HOROVOD_RANK, ... ; with nothing set: a job of size 1 */
+  int32_t rank;           /* -1: from HOROVOD_RANK or the launcher's variables; with nothing set: a job of size 1 */
   int32_t size;           /* -1: likewise */
   const char* host_id;    /* NULL: HOROVOD_HOSTNAME, else found */
   const char* rendezvous; /* NULL: HOROVOD_RENDEZVOUS_ADDR. "host:port", "[v6]:port", "file:///folder" or "memory:NAME"
@@ -162,6 +162,9 @@ typedef struct hvd_init_options {
   const int32_t* process_set_sizes;
   const int32_t* process_set_ranks; /* all sets' global ranks, one after the other */
   int32_t flags;                    /* HVD_INIT_* */
+  const void* mpi_comm; /* address of an MPI_Comm whose processes are the job; NULL: none. MPI is initialised then */
+  const int32_t* comm_ranks; /* only these ranks of what a launcher started are the job, in this order */
+  int32_t comm_rank_count;   /* 0: all */
 } hvd_init_options;
 enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1, HVD_INIT_DYNAMIC_PROCESS_SETS = 2 };
 
@@ -176,6 +179,10 @@ HVD_API const char* hvd_version(void);
 HVD_API const char* hvd_last_error(void);
 /* The code of that failure, for functions that return something else (hvd_alloc); HVD_OK if none. */
 HVD_API int hvd_last_status(void);
+/* "Open MPI v4.1.4 (libmpi.so.40)": the MPI that this process would use if it were started by mpirun; "" if there is
+ * none, and hvd_last_error() tells why. The library stays open, and a later hvd_init must do with it. Valid until this
+ * thread's next call. */
+HVD_API const char* hvd_mpi_library(void);
 /* Markdown table of the HOROVOD_* variables. Static. */
 HVD_API const char* hvd_describe_config(void);
 
@@ -208,7 +215,9 @@ enum {
   HVD_CROSS_SIZE = 5,
   HVD_IS_HOMOGENEOUS = 6,
   HVD_GENERATION = 7,
-  HVD_PEERS_BY_SHM = 8
+  HVD_PEERS_BY_SHM = 8,
+  HVD_MPI_ENABLED = 9, /* MPI brought the ranks together, or carries operations */
+  HVD_MPI_THREADS = 10 /* it was initialised with MPI_THREAD_MULTIPLE */
 };
 /* *value receives the property. HVD_FAILED_PRECONDITION before init. */
 HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value);

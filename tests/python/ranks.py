@@ -12,6 +12,7 @@ import importlib.util
 import os
 import pathlib
 import sys
+import types
 from typing import Callable
 
 import pytest
@@ -36,13 +37,15 @@ def on_ranks(*counts: int, sets: list[list[int]] | None = None, env: dict[str, s
         test.__doc__ = function.__doc__
         test.body = function
         test.sets = sets
+        test.counts = counts
+        test.env = env or {}
         return test
 
     return decorate
 
 
-def rank_main(file: str, name: str) -> None:
-    """Be one rank of a test."""
+def load(file: str) -> types.ModuleType:
+    """Return a file of tests as a module whose assertions say what was compared."""
     spec = importlib.util.spec_from_file_location("rank_test", file)
     assert spec
     assert spec.loader
@@ -56,15 +59,24 @@ def rank_main(file: str, name: str) -> None:
     tree = ast.parse(source, filename=file)
     rewrite_asserts(tree, source, file)
     exec(compile(tree, file, "exec"), module.__dict__)
+    return module
 
+
+def run_body(module: types.ModuleType, test: Callable, size: int) -> None:
+    """Be one rank of a test."""
     import horovod.numpy as hvd
 
-    test = module.__dict__[name]
-    process_sets = [hvd.ProcessSet(ranks) for ranks in test.sets or [] if max(ranks) < int(os.environ["HOROVOD_SIZE"])]
+    process_sets = [hvd.ProcessSet(ranks) for ranks in test.sets or [] if max(ranks) < size]
     module.__dict__["SETS"] = process_sets
     hvd.init(process_sets=process_sets)
     test.body()
     hvd.shutdown()
+
+
+def rank_main(file: str, name: str) -> None:
+    """Be one rank of one test."""
+    module = load(file)
+    run_body(module, module.__dict__[name], int(os.environ["HOROVOD_SIZE"]))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,8 @@ def test_constants():
 
 
 def test_what_the_build_can_use():
-    assert [hvd.mpi_built(), hvd.mpi_enabled(), hvd.gloo_built(), hvd.gloo_enabled()] == [False] * 4
+    assert hvd.mpi_built()
+    assert [hvd.mpi_enabled(), hvd.gloo_built(), hvd.gloo_enabled()] == [False] * 3
     assert [hvd.ddl_built(), hvd.ccl_built(), hvd.cuda_built(), hvd.rocm_built()] == [False] * 4
     assert hvd.nccl_built() == 0
     with pytest.raises(ValueError, match="MPI is not enabled"):

@@ -46,7 +46,7 @@ def test_only_as_many_as_asked_for():
         (["--hots", "a", "true"], 2, "unknown flag --hots; did you mean --hosts?"),
         (["-np", "3", "-H", "localhost:2", "true"], 2, "-np 3: the hosts have 2 slots (localhost:2)"),
         (["-np", "1", "-H", "no-such-host.invalid", "true"], 2, "host no-such-host.invalid is not this machine"),
-        (["-np", "1", "--mpi", "true"], 2, "--mpi: "),
+        (["-np", "1", "--jsrun", "true"], 2, "--jsrun: "),
         (["-np", "1", "--min-np", "1", "true"], 2, "--min-np: elastic training is not in this release"),
         (["-np", "1", "--output-filename", "/dev/null/x", "true"], 2, "/dev/null/x/rank.0: cannot make this folder"),
         (["-np", "1", "no-such-program"], 127, "no-such-program: there is no such program in PATH"),

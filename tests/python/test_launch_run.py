@@ -89,8 +89,6 @@ def test_wrong_arguments():
         horovod.run(3)
     with pytest.raises(ValueError, match="-np 2: the hosts have 1 slot"):
         horovod.run(len, num_proc=2, hosts="localhost:1")
-    with pytest.raises(HorovodUnsupportedError, match="--mpi"):
-        horovod.run(len, use_mpi=True)
     with pytest.raises(HorovodUnsupportedError, match="elastic"):
         horovod.run(len, min_num_proc=1)
 

@@ -28,7 +28,7 @@ def test_process_sets_given_to_init():
         hvd.init(process_sets=[hvd.ProcessSet([0, 1])])
     with pytest.raises(ValueError, match="static"):
         hvd.init(process_sets="static")
-    with pytest.raises(NotImplementedError, match="comm"):
+    with pytest.raises(ValueError, match="comm"):
         hvd.init(comm=[0, 1])
     assert not hvd.is_initialized()
     hvd.init()

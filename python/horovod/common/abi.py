@@ -55,7 +55,9 @@ INIT_NO_SIGNAL_HANDLERS, INIT_DYNAMIC_PROCESS_SETS = 1, 2
     QUERY_IS_HOMOGENEOUS,
     QUERY_GENERATION,
     QUERY_PEERS_BY_SHM,
-) = range(9)
+    QUERY_MPI_ENABLED,
+    QUERY_MPI_THREADS,
+) = range(11)
 
 
 class Buffer(ctypes.Structure):
@@ -127,6 +129,9 @@ class InitOptions(ctypes.Structure):
         ("process_set_sizes", POINTER(c_int32)),
         ("process_set_ranks", POINTER(c_int32)),
         ("flags", c_int32),
+        ("mpi_comm", c_void_p),
+        ("comm_ranks", POINTER(c_int32)),
+        ("comm_rank_count", c_int32),
     ]
 
 
@@ -152,6 +157,7 @@ PROTOTYPES = {
     "hvd_last_status": (c_int, []),
     "hvd_timeline_start": (c_int, [c_void_p, c_char_p, c_int32]),
     "hvd_timeline_stop": (c_int, [c_void_p]),
+    "hvd_mpi_library": (c_char_p, []),
     "hvd_describe_config": (c_char_p, []),
     "hvd_init_options_default": (None, [POINTER(InitOptions)]),
     "hvd_init": (c_int, [POINTER(InitOptions), c_void_p]),

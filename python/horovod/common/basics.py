@@ -7,10 +7,10 @@ import atexit
 import ctypes
 import os
 from collections.abc import Sequence
+from typing import Any
 
-from horovod.common import abi, names, process_sets, request, starting
+from horovod.common import abi, communicators, names, process_sets, request, starting
 from horovod.common.arguments import show
-from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.library import load
 from horovod.common.process_sets import ProcessSet
 from horovod.common.status import check
@@ -31,13 +31,15 @@ class HorovodBasics:
     Thread safety: `init` and `shutdown` must not run at the same time as each other; everything else may.
     """
 
-    def init(self, comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+    def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
         """
         Join the job; returns when every rank has. Does nothing if that happened before.
 
-        Rank and size come from HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS_ADDR (a launcher sets them); without
-        them this process is a job of size 1. `process_sets` lists the same sets on every rank, or is "dynamic" for a
-        job that uses `add_process_set`. Ctrl-C ends the wait.
+        Rank and size come from whatever started this process: horovodrun, mpirun, srun, torchrun, or HOROVOD_RANK,
+        HOROVOD_SIZE and HOROVOD_RENDEZVOUS_ADDR set by hand; without any of these it is a job of size 1. `comm` makes
+        the job smaller: a list of the ranks that belong to it, or an mpi4py communicator; only those call `init`.
+        `process_sets` lists the same sets on every rank, or is "dynamic" for a job that uses `add_process_set`. Ctrl-C
+        ends the wait.
 
         >>> import horovod.numpy as hvd
         >>> hvd.init()
@@ -46,12 +48,9 @@ class HorovodBasics:
         """
         if self.is_initialized():
             return
-        if comm is not None and (not isinstance(comm, (list, tuple)) or len(comm) > 0):
-            raise HorovodUnsupportedError(
-                "init(comm=...) does not exist in this release yet: start all ranks and pass process_sets instead"
-            )
+        members = communicators.members_of(comm)
         dynamic = isinstance(process_sets, str) and process_sets.lower() == "dynamic"
-        _init([] if dynamic else _checked_sets(process_sets), dynamic)
+        _init([] if dynamic else _checked_sets(process_sets), dynamic, members)
 
     def shutdown(self) -> None:
         """Leave the job. Pending operations fail; `init` may follow. Does nothing when not initialised."""
@@ -111,16 +110,18 @@ class HorovodBasics:
         check(load().hvd_timeline_stop(None))
 
     def mpi_threads_supported(self) -> bool:
-        """Raise ValueError: operations do not go through MPI."""
-        raise ValueError("mpi_threads_supported() has no answer: MPI is not enabled")
+        """Whether MPI may be called from several threads, also by mpi4py. ValueError when MPI is not enabled."""
+        if not _query(abi.QUERY_MPI_ENABLED):
+            raise ValueError("mpi_threads_supported() has no answer: MPI is not enabled")
+        return bool(_query(abi.QUERY_MPI_THREADS))
 
     def mpi_enabled(self) -> bool:
-        """Whether operations go through MPI."""
-        return False
+        """Whether MPI brought the ranks of this job together, or carries its operations."""
+        return self.is_initialized() and bool(_query(abi.QUERY_MPI_ENABLED))
 
     def mpi_built(self) -> bool:
-        """Whether this build can use MPI."""
-        return False
+        """Whether this build can use MPI. It can always: the library is looked for when a job needs it."""
+        return True
 
     def gloo_enabled(self) -> bool:
         """Whether operations go through Gloo. They never do: the engine is this package's own."""
@@ -180,9 +181,9 @@ def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
     return sets
 
 
-def _init(sets: list[ProcessSet], dynamic: bool) -> None:
+def _init(sets: list[ProcessSet], dynamic: bool, members: starting.Members) -> None:
     global _exit_registered
-    starting.start([list(one.ranks or ()) for one in sets], dynamic)
+    starting.start([list(one.ranks or ()) for one in sets], dynamic, members)
     if not _exit_registered:
         atexit.register(_shutdown_at_exit)
         _exit_registered = True

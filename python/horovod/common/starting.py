@@ -10,6 +10,7 @@ the others get an error and do not wait for it.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 import threading
 
@@ -22,6 +23,17 @@ _lock = threading.Lock()
 _attempt: _Attempt | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Members:
+    """Which processes of those that were started are the job; by default all."""
+
+    ranks: tuple[int, ...] = ()
+    mpi_comm: int | None = None  # address of an MPI_Comm
+
+
+EVERYBODY = Members()
+
+
 class _Attempt:
     """
     One call of hvd_init.
@@ -29,9 +41,8 @@ class _Attempt:
     Thread safety: `over` may be waited for by anybody; the result is read after that, the rest under the lock.
     """
 
-    def __init__(self, process_sets: list[list[int]], dynamic: bool) -> None:
-        self.process_sets = process_sets
-        self.dynamic = dynamic
+    def __init__(self, process_sets: list[list[int]], dynamic: bool, members: Members) -> None:
+        self.what = (process_sets, dynamic, members)
         self.waiting = 0  # callers
         self.over = threading.Event()
         self.error: Exception | None = None
@@ -39,13 +50,17 @@ class _Attempt:
 
     def _run(self) -> None:
         global _attempt
-        sizes = [len(ranks) for ranks in self.process_sets]
-        ranks = [rank for ranks in self.process_sets for rank in ranks]
+        process_sets, dynamic, members = self.what
+        sizes = [len(ranks) for ranks in process_sets]
+        ranks = [rank for ranks in process_sets for rank in ranks]
         options = abi.InitOptions(struct_size=ctypes.sizeof(abi.InitOptions), rank=-1, size=-1, generation=-1)
         options.process_set_count = len(sizes)
         options.process_set_sizes = (ctypes.c_int32 * len(sizes))(*sizes)
         options.process_set_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
-        options.flags = abi.INIT_DYNAMIC_PROCESS_SETS if self.dynamic else 0
+        options.flags = abi.INIT_DYNAMIC_PROCESS_SETS if dynamic else 0
+        options.mpi_comm = members.mpi_comm
+        options.comm_rank_count = len(members.ranks)
+        options.comm_ranks = (ctypes.c_int32 * len(members.ranks))(*members.ranks)
         code = load().hvd_init(ctypes.byref(options), None)
         if code != abi.OK:
             self.error = init_exception(code)  # here: the text is this thread's
@@ -56,15 +71,15 @@ class _Attempt:
             self.over.set()
 
 
-def start(process_sets: list[list[int]], dynamic: bool) -> None:
+def start(process_sets: list[list[int]], dynamic: bool, members: Members = EVERYBODY) -> None:
     """Join the job; returns when every rank has. `dynamic`: sets may be added and removed later."""
     global _attempt
     while True:
         with _lock:
             attempt = _attempt
             if attempt is None:
-                attempt = _attempt = _Attempt(process_sets, dynamic)
-            joined = (attempt.process_sets, attempt.dynamic) == (process_sets, dynamic)
+                attempt = _attempt = _Attempt(process_sets, dynamic, members)
+            joined = attempt.what == (process_sets, dynamic, members)
             attempt.waiting += joined
         try:
             attempt.over.wait()

@@ -15,12 +15,12 @@ FRAMEWORKS = {
     "NumPy": ("horovod.numpy", "numpy"),
 }
 # Upstream's names. None: usable whenever the engine is.
-CONTROLLERS = {"MPI": "starting by mpirun is not in this release", "Gloo": None}
+CONTROLLERS = {"MPI": None, "Gloo": None}
 OPERATIONS = {
     "NCCL": "GPUs are not supported in this release",
     "DDL": "this engine does not use it",
     "CCL": "this engine does not use it",
-    "MPI": "MPI operations are not in this release",
+    "MPI": None,
     "Gloo": None,
 }
 
@@ -48,10 +48,18 @@ def _engine() -> str | None:
     return None
 
 
+def _mpi() -> str | None:
+    from horovod.common.library import load
+
+    return None if load().hvd_mpi_library() else load().hvd_last_error().decode()
+
+
 def check() -> dict[str, dict[str, str | None]]:
     """Return, per heading, each thing and why it cannot be used; None: it can."""
     broken = _engine()
-    engine = {"Available Controllers": CONTROLLERS, "Available Tensor Operations": OPERATIONS}
+    no_mpi = broken or _mpi()
+    controllers, operations = dict(CONTROLLERS, MPI=no_mpi), dict(OPERATIONS, MPI=no_mpi)
+    engine = {"Available Controllers": controllers, "Available Tensor Operations": operations}
     return {
         "Available Frameworks": {name: _framework(*modules) for name, modules in FRAMEWORKS.items()},
         **{title: {name: why or broken for name, why in table.items()} for title, table in engine.items()},

@@ -6,5 +6,8 @@ import sys
 
 from horovod.runner import task
 
+# Of horovodrun, and of the mpiruns that it may start.
+RANKS = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
 if __name__ == "__main__":
-    sys.exit(task.work(sys.argv[1], int(os.environ["HOROVOD_RANK"])))
+    sys.exit(task.work(sys.argv[1], int(next(os.environ[name] for name in RANKS if os.environ.get(name)))))

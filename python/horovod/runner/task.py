@@ -18,9 +18,10 @@ import shutil
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable
 from typing import Any, Callable
 
-from horovod.common.exceptions import HorovodUnsupportedError
+from horovod.common.exceptions import HorovodInternalError, HorovodUnsupportedError
 
 _USAGE = 2
 
@@ -63,6 +64,10 @@ class Folder:
     def results(self, ranks: int, exit_code: int, complaint: str) -> list[Any]:
         """Return the results in order, or raise what went wrong."""
         if not os.path.exists(self.report):
+            # Refused, or mpirun's job, which makes no report.
+            self._raise_error(range(ranks))
+            if exit_code == 0:
+                return self._values(ranks)
             text = complaint.strip().removeprefix("horovodrun: ") or f"horovodrun ended with exit code {exit_code}"
             if exit_code == _USAGE:
                 raise (HorovodUnsupportedError if "not in this release" in text else ValueError)(text)
@@ -70,6 +75,9 @@ class Folder:
         if exit_code != 0:
             with open(self.report, encoding="utf-8") as file:
                 self._raise_failure(json.load(file), ranks)
+        return self._values(ranks)
+
+    def _values(self, ranks: int) -> list[Any]:
         results = []
         for rank in range(ranks):
             result = self._result(rank)
@@ -85,6 +93,16 @@ class Folder:
         except FileNotFoundError:
             return None
 
+    def _raise_error(self, ranks: Iterable[int]) -> None:
+        # Those who raised because another one did say so by HorovodInternalError: they are no cause.
+        errors = [(rank, result) for rank in ranks if (result := self._result(rank)) and result[0] == "error"]
+        errors.sort(key=lambda one: isinstance(one[1][1], HorovodInternalError))
+        for rank, (_, exception, text, where) in errors:
+            cause = RemoteTraceback(f"on rank {rank}:\n{where}")
+            if exception is None:
+                raise RuntimeError(f"rank {rank} raised {text}") from cause
+            raise exception from cause
+
     def _raise_failure(self, report: dict[str, Any], ranks: int) -> None:
         first = report.get("first")
         if first is None:
@@ -96,11 +114,7 @@ class Folder:
                 if rank == first["rank"] and ("signal" in first or result is None):
                     break
                 continue
-            _, exception, text, where = result
-            cause = RemoteTraceback(f"on rank {rank}:\n{where}")
-            if exception is None:
-                raise RuntimeError(f"rank {rank} raised {text}") from cause
-            raise exception from cause
+            self._raise_error([rank])
         how = first.get("signal_name") or f"exit code {first.get('exit_code')}"
         lines = "\n".join(first["stderr"])
         raise RuntimeError(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/base/config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -14,12 +15,15 @@ namespace {
 
 using Field = std::variant<int Config::*, int64_t Config::*, double Config::*, bool Config::*, std::string Config::*>;
 
+constexpr double kNoMinimum = -std::numeric_limits<double>::infinity();
+
 struct Knob {
   const char* name;
   Field field;
   const char* shown_default;  // for the documentation, where the plain default would mislead
   const char* text;
-  double minimum = -std::numeric_limits<double>::infinity();
+  double minimum = kNoMinimum;
+  const char* words = nullptr;  // the only ones that it takes, in any case
 };
 
 const std::vector<Knob>& Knobs() {
@@ -51,6 +55,18 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_START_TIMEOUT", &Config::start_timeout_s, "30", "Seconds that init waits for all ranks.", 0.001},
       {"HOROVOD_OP_TIMEOUT_SECONDS", &Config::op_timeout_s, "0",
        "Seconds after which an operation that some rank has not submitted fails; 0: never.", 0},
+      {"HOROVOD_CONTROLLER", &Config::controller, "mpi under mpirun",
+       "mpi: MPI connects the ranks, also under srun. gloo: MPI is not used to start, also under mpirun.", kNoMinimum,
+       "mpi gloo"},
+      {"HOROVOD_CPU_OPERATIONS", &Config::cpu_operations, "gloo",
+       "mpi: MPI carries operations on tensors in host memory. gloo: the engine itself does.", kNoMinimum, "mpi gloo"},
+      {"HOROVOD_MPI_LIBRARY", &Config::mpi_library, "found",
+       "Path of the MPI library to open. Without it: the one that is loaded already, else libmpi.so.40, "
+       "libmpich.so.12 and the like."},
+      {"HOROVOD_MPI_THREADS_DISABLE", &Config::mpi_threads_disable, "0",
+       "1 initialises MPI without support for threads; HOROVOD_CPU_OPERATIONS=mpi needs that."},
+      {"HOROVOD_GLOO_IFACE", &Config::iface, "found",
+       "Network interface at which rank 0 waits for ranks of other hosts, where MPI or PMI tells them the address."},
       {"HOROVOD_INSECURE", &Config::insecure, "0",
        "1 allows several hosts without a token. Anybody on the net can then join."},
       {"HOROVOD_ENCRYPT", &Config::encrypt, "0", "1 puts data connections between hosts under TLS, too."},
@@ -135,6 +151,18 @@ bool AtLeast(const T& value, double minimum) {
   return true;
 }
 
+Result<std::string> OneOf(const Knob& knob, std::string_view text) {
+  const std::string lower = Lower(text);
+  std::string_view words = knob.words;
+  while (!words.empty()) {
+    const std::string_view word = words.substr(0, words.find(' '));
+    if (word == lower) return lower;
+    words.remove_prefix(std::min(word.size() + 1, words.size()));
+  }
+  return Fail(Code::kInvalidArgument, "{}={} is not valid: give one of \"{}\", or unset it", knob.name, text,
+              knob.words);
+}
+
 // Two variables of which launchers set both or none.
 Status CheckPair(const char* rank_name, int rank, const char* size_name, int size, int all) {
   if (rank < 0 && size < 0) return {};
@@ -159,12 +187,16 @@ Result<Config> ConfigFromEnvironment() {
   for (const Knob& knob : Knobs()) {
     const char* text = std::getenv(knob.name);
     if (text == nullptr || *text == '\0') continue;
+    if (knob.words != nullptr) {
+      HVD_ASSIGN_OR_RETURN(config.*std::get<std::string Config::*>(knob.field), OneOf(knob, text));
+      continue;
+    }
     const bool good =
         std::visit([&](auto member) { return Parse(text, &(config.*member)) && AtLeast(config.*member, knob.minimum); },
                    knob.field);
     if (good) continue;
     std::string range;
-    if (knob.minimum > -std::numeric_limits<double>::infinity()) range = fmt::format(" of at least {:g}", knob.minimum);
+    if (knob.minimum > kNoMinimum) range = fmt::format(" of at least {:g}", knob.minimum);
     return Fail(Code::kInvalidArgument, "{}={} is not valid: give {}{}, or unset it", knob.name, text,
                 Wanted(knob.field), range);
   }
@@ -172,6 +204,7 @@ Result<Config> ConfigFromEnvironment() {
       CheckPair("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size, config.size));
   HVD_RETURN_IF_ERROR(
       CheckPair("HOROVOD_CROSS_RANK", config.cross_rank, "HOROVOD_CROSS_SIZE", config.cross_size, config.size));
+  HVD_ASSIGN_OR_RETURN(config.launcher, FindLauncher([](const char* name) { return std::getenv(name); }));
   return config;
 }
 

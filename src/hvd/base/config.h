@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "hvd/base/launcher.h"
 #include "hvd/base/result.h"
 
 namespace hvd {
@@ -29,6 +30,13 @@ struct Config {
   int generation = 0;
   double start_timeout_s = 30;
   double op_timeout_s = 0;
+  Launcher launcher;  // who started this process, if the variables of launchers tell
+  std::string controller;
+  std::string cpu_operations;
+  std::string mpi_library;
+  bool mpi_threads_disable = false;
+  std::string iface;
+  std::string group;  // which part of what was started is this job; empty: all of it
 
   // Trust.
   bool insecure = false;

@@ -167,6 +167,13 @@ Status Check(const hvd_init_options& options) {
     }
   }
   constexpr int32_t kFlags = HVD_INIT_NO_SIGNAL_HANDLERS | HVD_INIT_DYNAMIC_PROCESS_SETS;
+  if (options.comm_rank_count < 0 || (options.comm_rank_count > 0 && options.comm_ranks == nullptr)) {
+    return Fail(Code::kInvalidArgument, "hvd_init_options.comm_rank_count is {}: give a number of ranks, and the ranks",
+                options.comm_rank_count);
+  }
+  if (options.comm_rank_count > 0 && options.mpi_comm != nullptr) {
+    return Fail(Code::kInvalidArgument, "hvd_init_options has mpi_comm and comm_ranks: give one of them");
+  }
   if ((options.flags & ~kFlags) != 0) {
     return Fail(Code::kInvalidArgument, "hvd_init_options.flags is {:#x}: {:#x} is not known", options.flags,
                 options.flags & ~kFlags);

@@ -60,6 +60,14 @@ Result<Config> Resolve(const hvd_init_options& options) {
     return Fail(Code::kInvalidArgument, "HOROVOD_FLIGHT_ENTRIES={} is above {}, the most that are kept",
                 config.flight_entries, kMostFlightEntries);
   }
+  if (config.rendezvous_addr.empty() && !config.gloo_rendezvous_addr.empty() && config.gloo_rendezvous_port > 0) {
+    const bool v6 = config.gloo_rendezvous_addr.find(':') != std::string::npos;
+    config.rendezvous_addr = v6 ? fmt::format("[{}]:{}", config.gloo_rendezvous_addr, config.gloo_rendezvous_port)
+                                : fmt::format("{}:{}", config.gloo_rendezvous_addr, config.gloo_rendezvous_port);
+  }
+  // A caller that says who it is was not started by a launcher, whatever that one started.
+  if (options.rank >= 0 || options.size >= 0) config.launcher = {};
+  HVD_RETURN_IF_ERROR(hvd::FollowLauncher(&config));
   if (config.size < 0 && config.rank < 0) config.size = 1;
   if (config.size == 1 && config.rank < 0) config.rank = 0;
   if (config.size == 0) return Fail(Code::kInvalidArgument, "size is 0: a job has at least one rank");
@@ -77,19 +85,16 @@ Result<Config> Resolve(const hvd_init_options& options) {
     return Fail(Code::kInvalidArgument, "HOROVOD_RANK={} is not below HOROVOD_SIZE={}: ranks count from 0", config.rank,
                 config.size);
   }
-  if (config.rendezvous_addr.empty() && !config.gloo_rendezvous_addr.empty() && config.gloo_rendezvous_port > 0) {
-    const bool v6 = config.gloo_rendezvous_addr.find(':') != std::string::npos;
-    config.rendezvous_addr = v6 ? fmt::format("[{}]:{}", config.gloo_rendezvous_addr, config.gloo_rendezvous_port)
-                                : fmt::format("{}:{}", config.gloo_rendezvous_addr, config.gloo_rendezvous_port);
-  }
-  if (config.size > 1 && config.rendezvous_addr.empty()) {
-    return Fail(Code::kInvalidArgument,
-                "HOROVOD_SIZE={} but nothing says where the ranks meet: set HOROVOD_RENDEZVOUS_ADDR=host:port to the "
-                "same value "
-                "for all (127.0.0.1:29500 on one machine)",
-                config.size);
-  }
   return config;
+}
+
+hvd::engine::Given Given(const hvd_init_options& options) {
+  hvd::engine::Given given;
+  given.mpi_comm = options.mpi_comm;
+  if (options.comm_rank_count > 0) {
+    given.comm_ranks = {options.comm_ranks, static_cast<size_t>(options.comm_rank_count)};
+  }
+  return given;
 }
 
 std::vector<std::vector<hvd::Rank>> Sets(const hvd_init_options& options) {
@@ -113,19 +118,22 @@ int NextGeneration(const Config& config) {
 
 Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& options) {
   HVD_ASSIGN_OR_RETURN(Config config, Resolve(options));
-  const bool meets = config.size > 1;  // a rank alone meets nobody, and must not get ahead of the others' count
-  if (meets && options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
   if (!hvd::log::SetLevel(config.log_level)) {
     return Fail(Code::kInvalidArgument,
                 "HOROVOD_LOG_LEVEL={} is no level: give trace, debug, info, warning, error or fatal", config.log_level);
   }
   hvd::log::HideTime(config.log_hide_time);
+  HVD_ASSIGN_OR_RETURN(const hvd::engine::Way way, hvd::engine::ChooseWay(&config, Given(options)));
   hvd::log::SetRank(config.rank);
+  hvd::log::Info("rank {} of {}, {}", config.rank, config.size, way.why);
+  const bool meets = config.size > 1;  // a rank alone meets nobody, and must not get ahead of the others' count
+  if (meets && options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
   // Always: the last init may have set another limit.
   auto& arena = hvd::transport::shm::Arena::Process();
   arena.SetBudget(config.arena_bytes >= 0 ? static_cast<uint64_t>(config.arena_bytes) : arena.capacity());
   hvd::engine::BootOptions boot;
   boot.config = config;
+  boot.way = way;
   boot.process_sets = Sets(options);
   const bool dynamic = config.dynamic_process_sets || (options.flags & HVD_INIT_DYNAMIC_PROCESS_SETS) != 0;
   boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
@@ -210,6 +218,15 @@ extern "C" {
 HVD_API int hvd_abi_version(void) { return HVD_ABI_VERSION; }
 HVD_API const char* hvd_version(void) { return HVD_VERSION; }
 
+HVD_API const char* hvd_mpi_library(void) {
+  thread_local std::string name;
+  const auto config = hvd::ConfigFromEnvironment();
+  const auto library = hvd::mpi::Open(std::nullopt, config ? config->mpi_library : "");
+  if (!library) return Report(library.error()), "";
+  name = (*library)->name();
+  return name.c_str();
+}
+
 HVD_API const char* hvd_describe_config(void) {
   static const std::string text = hvd::DescribeConfig();
   return text.c_str();
@@ -264,9 +281,9 @@ HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value) {
   if (!engine) return engine.Refuse();
   const auto& layout = engine->layout();
   const auto& reported = layout.reported;
-  const int32_t values[] = {layout.rank,         layout.size,          reported.local_rank,
-                            reported.local_size, reported.cross_rank,  reported.cross_size,
-                            layout.homogeneous,  engine->generation(), engine->uses_shm()};
+  const int32_t values[] = {layout.rank,         layout.size,         reported.local_rank,  reported.local_size,
+                            reported.cross_rank, reported.cross_size, layout.homogeneous,   engine->generation(),
+                            engine->uses_shm(),  engine->uses_mpi(),  engine->mpi_threads()};
   if (what < 0 || what >= static_cast<int32_t>(std::size(values))) {
     return Report(Code::kInvalidArgument, fmt::format("hvd_query: {} is no property", what));
   }

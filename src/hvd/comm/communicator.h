@@ -42,6 +42,8 @@ class Communicator {
   // Begins `work` at `position`. All members begin the same work at the same positions, in ascending order, each once.
   // `work` stays the caller's until the machine is done.
   virtual std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) = 0;
+  // Whether something that was started moves only when it is stepped, because nothing announces that it could.
+  virtual bool polled() const { return false; }
 };
 
 }  // namespace hvd::comm

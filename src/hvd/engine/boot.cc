@@ -10,6 +10,7 @@
 
 #include "hvd/base/log.h"
 #include "hvd/engine/card.h"
+#include "hvd/engine/introduction.h"
 #include "hvd/engine/meeting.h"
 #include "hvd/engine/place.h"
 #include "hvd/net/address.h"
@@ -40,6 +41,7 @@ class Booter {
   Result<World> Run();
 
  private:
+  Result<Place> OpenAnyPlace() const;
   Status MeetAndConnect();
   Result<Card> MakeCard() const;
   Status ChooseKey();
@@ -51,7 +53,7 @@ class Booter {
   bool in_process() const { return IsInProcess(config_.rendezvous_addr); }
 
   const BootOptions& options_;
-  const Config& config_;
+  Config config_;  // with the address that was found
   SteadyClock clock_;
   Time deadline_{};
   std::optional<net::Token> token_;  // the job's, or one for this generation that came through the store
@@ -64,6 +66,8 @@ class Booter {
 Result<World> Booter::Run() {
   deadline_ = clock_.Now() + Seconds(config_.start_timeout_s);
   world_.generation = config_.generation;
+  world_.mpi = options_.way.mpi;
+  world_.mpi_comm = options_.way.comm;
   HVD_ASSIGN_OR_RETURN(world_.loop, loop::CreateEpollLoop());
   if (config_.size == 1) {
     HVD_ASSIGN_OR_RETURN(const std::string host, topology::HostIdentity(config_.hostname));
@@ -76,7 +80,8 @@ Result<World> Booter::Run() {
   do {
     meeting_.reset();
     place_ = {};
-    HVD_ASSIGN_OR_RETURN(place_, OpenPlace(config_, deadline_));
+    HVD_ASSIGN_OR_RETURN(place_, OpenAnyPlace());
+    config_.rendezvous_addr = place_.address;
     token_ = place_.token;
     meeting_.emplace(config_, place_.store.get(), deadline_, [this] {
       const std::string refusal = place_.server == nullptr ? "" : place_.server->LastRefusal();
@@ -103,6 +108,11 @@ Result<World> Booter::Run() {
   place_.store.reset();
   if (place_.server != nullptr) (void)place_.server->Drain(kLastAnswers);
   return std::move(world_);
+}
+
+Result<Place> Booter::OpenAnyPlace() const {
+  const bool introduced = options_.way.kind > Way::Kind::kAddress;
+  return introduced ? IntroducedPlace(config_, options_.way, deadline_) : OpenPlace(config_, deadline_);
 }
 
 Status Booter::MeetAndConnect() {
@@ -263,7 +273,7 @@ Status Booter::MakeRings() {
 
 Result<net::Address> Booter::ListenAddress() const {
   std::string host = "127.0.0.1";
-  if (!IsFolder(config_.rendezvous_addr) && !in_process()) {
+  if (!IsFolder(config_.rendezvous_addr) && !IsLocal(config_.rendezvous_addr) && !in_process()) {
     HVD_ASSIGN_OR_RETURN(const auto where, net::ParseHostPort(config_.rendezvous_addr));
     HVD_ASSIGN_OR_RETURN(const auto addresses, net::Resolve(where));
     // The address from which this host reaches the meeting place: a datagram socket tells, without a packet.

@@ -8,12 +8,14 @@
 
 #include "hvd/base/config.h"
 #include "hvd/base/result.h"
+#include "hvd/engine/way.h"
 #include "hvd/engine/world.h"
 
 namespace hvd::engine {
 
 struct BootOptions {
   Config config;  // rank and size are set; rendezvous_addr, token_file, generation, hostname as configured
+  Way way;        // how the ranks come together
   std::vector<std::vector<Rank>> process_sets;  // compared across ranks
   bool crash_signals = true;
 };

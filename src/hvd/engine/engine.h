@@ -62,6 +62,10 @@ class Engine final : public SetHost {
 
   const Layout& layout() const { return world_.layout; }
   int generation() const { return world_.generation; }
+  // Whether MPI brought the ranks together or carries operations.
+  bool uses_mpi() const { return world_.mpi != nullptr; }
+  // Whether it can be called from several threads.
+  bool mpi_threads() const { return uses_mpi() && world_.mpi->ThreadLevel() == mpi::Threads::kMultiple; }
   bool uses_shm() const { return world_.window != nullptr; }
   // Id and sorted ranks of every process set, by id.
   std::vector<std::pair<int, std::vector<Rank>>> ProcessSets() const { return sets_.Describe(); }
@@ -111,6 +115,8 @@ class Engine final : public SetHost {
   void ConnectByPairs(ProcessSetOptions* set);
   // Frees removed process sets that nobody knows any more.
   void ReclaimSets();
+  void ConnectByMpi(ProcessSetOptions* set);
+  bool OperatesByMpi() const { return uses_mpi() && options_.config.cpu_operations == "mpi"; }
   Result<int> ChangeSets(controller::Request request);
   // What a caller may leave out, and the spellings that mean the same.
   void FillIn(Submission* submission) const;
@@ -150,6 +156,8 @@ class Engine final : public SetHost {
   // A message for a set that this rank is about to make.
   void KeepEarly(Rank from, std::span<const std::byte> bytes);
   void SleepUntil(Time until);
+  // When to look again at operations that are polled; max: there is none.
+  Time NextLook(Time now);
   // Whether there is a reason to go on turning.
   bool unfinished() const { return pending_.load(std::memory_order_relaxed) > 0 || stalls_.active(); }
   void TurnUntilOver(Operation* op, Time until);
@@ -221,8 +229,9 @@ class Engine final : public SetHost {
   std::atomic<int> callers_waiting_{0};
   std::atomic<bool> thread_waiting_{false};
   std::atomic<int> op_waiters_{0};
-  const Operation* turned_for_ = nullptr;  // whose caller turns the engine. OnLoop
-  Time turned_{};                          // when a caller last looked at its time. OnLoop
+  const Operation* turned_for_ = nullptr;               // whose caller turns the engine. OnLoop
+  Duration poll_pause_{std::chrono::microseconds(10)};  // grows while nothing moves. OnLoop
+  Time turned_{};                                       // when a caller last looked at its time. OnLoop
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::atomic<bool> thread_done_{false};

@@ -85,8 +85,8 @@ class Meeting {
 
   // The value, if there is one now.
   Result<std::optional<std::string>> Look(const std::string& key);
-  std::string JobKey() const { return fmt::format("hvd/{}/job", config_.generation); }
-  std::string AtKey(Rank rank) const { return fmt::format("hvd/at/{}", rank); }
+  std::string JobKey() const { return fmt::format("hvd/{}/job{}", config_.generation, config_.group); }
+  std::string AtKey(Rank rank) const { return fmt::format("hvd/at{}/{}", config_.group, rank); }
   std::string Key(std::string_view what, Rank rank) const { return fmt::format("{}/{}/{}", prefix_, what, rank); }
   std::string Key(std::string_view what) const { return fmt::format("{}/{}", prefix_, what); }
 

@@ -43,7 +43,7 @@ Status ServeOrFindServer(rendezvous::Options options, Place* place) {
 }  // namespace
 
 Status CheckPlace(const std::string& address) {
-  if (IsInProcess(address)) return {};
+  if (IsInProcess(address) || IsLocal(address)) return {};
   if (IsFolder(address)) {
     if (!address.starts_with("file:///")) return BadPlace(address, "is no folder");
     return {};
@@ -59,13 +59,14 @@ Result<Place> OpenPlace(const Config& config, Time deadline) {
   const std::string& address = config.rendezvous_addr;
   HVD_RETURN_IF_ERROR(CheckPlace(address));
   Place place;
+  place.address = address;
   if (!config.token_file.empty()) {
     HVD_ASSIGN_OR_RETURN(place.token, net::Token::Load(config.token_file));
   }
   rendezvous::Options options;
   options.address = address;
   options.insecure = config.insecure;
-  options.token = place.token;
+  if (!IsLocal(address)) options.token = place.token;
   options.timeout = std::max(net::Left(deadline), Duration(1));
   if (config.rank == 0 && !IsFolder(address) && !IsInProcess(address)) {
     if (auto served = ServeOrFindServer(options, &place); !served) return Fail(Named(address, served.error()));

@@ -16,14 +16,17 @@ namespace hvd::engine {
 
 // Declared in the order of their lives: the store goes before the server that it may ask.
 struct Place {
+  std::string address;              // where it is
   std::optional<net::Token> token;  // the job's
   std::unique_ptr<rendezvous::Server> server;
   std::unique_ptr<rendezvous::Store> store;
 };
 
-// host:port with a port, file:///folder or memory:NAME; else an error that names variable and value.
+// host:port with a port, file:///folder, local:NAME or memory:NAME; else an error that names variable and value.
 Status CheckPlace(const std::string& address);
 inline bool IsFolder(const std::string& address) { return address.starts_with("file:"); }
+// A unix socket of this user.
+inline bool IsLocal(const std::string& address) { return address.starts_with("local:"); }
 inline bool IsInProcess(const std::string& address) { return address.starts_with("memory:"); }
 
 // Errors name the variable and its value.

@@ -73,6 +73,8 @@ class ProcessSet {
   bool included() const { return options_.me >= 0; }
   // Whether its data moves through shared memory.
   bool by_memory() const { return options_.announce != nullptr; }
+  // Whether something runs that must be looked at again and again.
+  bool polled() const { return options_.log != nullptr && options_.log->polled(); }
   // Whether the operation's result has another size than its input.
   static bool SizesResult(OpKind op);
   // Member index of a global rank; -1 if it is no member.

@@ -4,6 +4,7 @@
 
 #include "hvd/base/log.h"
 #include "hvd/comm/host/pair_communicator.h"
+#include "hvd/comm/mpi/communicator.h"
 #include "hvd/engine/engine.h"
 
 namespace hvd::engine {
@@ -58,6 +59,10 @@ std::unique_ptr<ProcessSet> Engine::MakeSet(std::vector<Rank> ranks) {
   set.me = at == ranks.end() || *at != layout.rank ? -1 : static_cast<int>(at - ranks.begin());
   set.ranks = std::move(ranks);
   recorder_.KnowSet(set.id, set.ranks);
+  if (OperatesByMpi()) {
+    if (set.me >= 0 && set.ranks.size() > 1) ConnectByMpi(&set);
+    return std::make_unique<ProcessSet>(std::move(set));
+  }
   ConnectByMemory(&set);
   if (set.me >= 0 && set.log == nullptr && set.ranks.size() > 1) ConnectByPairs(&set);
   return std::make_unique<ProcessSet>(std::move(set));
@@ -111,6 +116,15 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
     pairs.order.host_sizes.push_back(static_cast<int>(members.size()));
   }
   set->log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs));
+}
+
+void Engine::ConnectByMpi(ProcessSetOptions* set) {
+  comm::mpi::Options options;
+  options.library = world_.mpi;
+  options.group = comm::mpi::Group::Make(world_.mpi, world_.mpi_comm, set->ranks, set->serial);
+  options.members = static_cast<int>(set->ranks.size());
+  options.me = set->me;
+  set->log = std::make_unique<comm::mpi::Communicator>(std::move(options));
 }
 
 Result<int> Engine::AddSet(std::vector<Rank> ranks) {

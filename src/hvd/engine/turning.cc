@@ -31,6 +31,10 @@ constexpr int kYields = 40;
 // How often a time-out that could not be told yet looks again.
 constexpr Duration kAnswerLook = std::chrono::milliseconds(20);
 
+// Between two looks at what nothing announces, from busy to idle.
+constexpr Duration kShortestPause = std::chrono::microseconds(10);
+constexpr Duration kLongestPause = std::chrono::milliseconds(1);
+
 }  // namespace
 
 bool Engine::TryToken() {
@@ -114,6 +118,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
     if (moved) {
       if (until != Time::max() && (turned_ = world_.loop->Now()) >= until) break;
       spins = yields = 0;
+      poll_pause_ = kShortestPause;
       continue;
     }
     if (++spins < spin_limit_) {
@@ -219,6 +224,15 @@ bool Engine::ExpireOperations(Time now) {
   return any;
 }
 
+Time Engine::NextLook(Time now) {
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    if (!sets_[i].polled()) continue;
+    poll_pause_ = std::min(poll_pause_ * 2, kLongestPause);
+    return now + poll_pause_;
+  }
+  return Time::max();
+}
+
 void Engine::SleepUntil(Time until) {
   if (world_.window != nullptr) world_.window->BeginSleep();
   if (!Progress()) {
@@ -228,6 +242,7 @@ void Engine::SleepUntil(Time until) {
     for (const Operation* op : timed_) wake = std::min(wake, op->deadline > now ? op->deadline : now + kAnswerLook);
     if (phase_.load(std::memory_order_relaxed) == Phase::kRevoking)
       wake = std::min(wake, now + std::chrono::milliseconds(1));
+    wake = std::min(wake, NextLook(now));
     recorder_.counters().sleeps.Add(1);
     world_.loop->Turn(wake == Time::max() ? Duration(-1) : std::max(wake - now, Duration(1)));
   }
@@ -255,6 +270,7 @@ void Engine::ThreadMain() {
       if (!working && !moved) break;
       if (moved) {
         spins = 0;
+        poll_pause_ = kShortestPause;
       } else if (++spins < spin_limit_ / kLookAround) {
         crowded_ ? static_cast<void>(sched_yield()) : Relax();
       } else {

@@ -11,6 +11,7 @@
 #include "hvd/base/config.h"
 #include "hvd/base/types.h"
 #include "hvd/loop/loop.h"
+#include "hvd/mpi/library.h"
 #include "hvd/transport/pair.h"
 #include "hvd/transport/window.h"
 
@@ -65,6 +66,8 @@ struct World {
   std::unique_ptr<transport::Window> window;            // the ranks of this host; nullptr: no shared memory
   std::vector<std::unique_ptr<transport::Pair>> pairs;  // by rank; nullptr for this one
   std::vector<transport::Pair*> polled;                 // those that no descriptor announces
+  mpi::Library* mpi = nullptr;                          // nullptr: this job does not use MPI
+  mpi::Handle mpi_comm = 0;                             // its ranks are the job's
 };
 
 Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids);

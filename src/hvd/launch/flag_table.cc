@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kElastic = "elastic training is not in this release";
 constexpr const char* kRemote = "starting ranks on other machines is not in this release";
-constexpr const char* kMpi = "starting by mpirun or jsrun is not in this release; leave it out";
+constexpr const char* kJsrun = "start the job by jsrun itself: the ranks find out; leave it out";
 constexpr const char* kNoCycle = "this engine has no cycle to wait for";
 constexpr const char* kOwnChoice = "the engine chooses the way of its data by itself";
 constexpr const char* kNoLibrary = "this release does not use that library";
@@ -252,11 +252,17 @@ const Flag kWatching[] = {
 
 const Flag kLibraries[] = {
     {.names = "--gloo", .field = &Options::gloo, .help = "Start the ranks from here, as is done anyway."},
-    {.names = "--mpi", .field = &Options::mpi, .built = Built::kNotYet, .why = kMpi},
-    {.names = "--jsrun", .field = &Options::jsrun, .built = Built::kNotYet, .why = kMpi},
+    {.names = "--mpi", .field = &Options::mpi, .help = "Start the ranks by the mpirun that is in PATH."},
+    {.names = "--jsrun", .field = &Options::jsrun, .built = Built::kNotYet, .why = kJsrun},
     {.names = "", .field = &Options::controller, .value = "NAME", .choices = "gloo mpi jsrun", .key = "controller"},
-    {.names = "--mpi-args", .field = &Options::mpi_args, .value = "TEXT", .built = Built::kNotYet, .why = kMpi},
-    {.names = "--binding-args", .field = &Options::binding_args, .value = "TEXT", .built = Built::kNotYet, .why = kMpi},
+    {.names = "--mpi-args",
+     .field = &Options::mpi_args,
+     .value = "TEXT",
+     .help = "With --mpi: further words for mpirun."},
+    {.names = "--binding-args",
+     .field = &Options::binding_args,
+     .value = "TEXT",
+     .help = "With --mpi: how ranks are bound to cores, instead of -bind-to none -map-by slot."},
     {.names = "--tcp",
      .field = &Options::tcp,
      .variable = "NCCL_IB_DISABLE",
@@ -265,9 +271,7 @@ const Flag kLibraries[] = {
     {.names = "--mpi-threads-disable",
      .field = &Options::mpi_threads_disable,
      .key = "library_options.mpi_threads_disable",
-     .variable = "HOROVOD_MPI_THREADS_DISABLE",
-     .built = Built::kNoEffect,
-     .why = kNoLibrary},
+     .variable = "HOROVOD_MPI_THREADS_DISABLE"},
     {.names = "--no-mpi-threads-disable", .field = &Options::mpi_threads_disable, .on = false},
     {.names = "--num-nccl-streams",
      .field = &Options::num_nccl_streams,

@@ -73,9 +73,13 @@ Status CheckTogether(const Options& options) {
   if (options.hosts && options.hostfile) {
     return Fail(Code::kInvalidArgument, "-H and --hostfile: give one of them, not both");
   }
-  if (options.controller && *options.controller != "gloo" && !options.gloo) {
-    return Fail(Code::kUnimplemented, "{}: controller: {} is not in this release; say gloo, or leave it out",
-                *options.config_file, *options.controller);
+  if (options.controller == "jsrun" && !options.gloo && !options.mpi) {
+    return Fail(Code::kUnimplemented, "{}: controller: jsrun is not in this release; say gloo or mpi, or leave it out",
+                *options.config_file);
+  }
+  if (options.gloo && options.mpi) return Fail(Code::kInvalidArgument, "--gloo and --mpi: give one of them, not both");
+  if ((options.mpi_args || options.binding_args) && !options.mpi && options.controller != "mpi") {
+    return Fail(Code::kInvalidArgument, "{}: needs --mpi", options.mpi_args ? "--mpi-args" : "--binding-args");
   }
   if (options.output_filename && options.log_dir) {
     return Fail(Code::kInvalidArgument, "--output-filename and --log-dir: give one of them, not both");

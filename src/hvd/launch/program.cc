@@ -11,6 +11,7 @@
 
 #include "hvd/launch/command.h"
 #include "hvd/launch/job.h"
+#include "hvd/launch/mpirun.h"
 #include "hvd/launch/parse.h"
 #include "hvd/net/crypto.h"
 #include "hvd/rendezvous/factory.h"
@@ -174,6 +175,7 @@ int RunProgram(const std::string& self, const std::vector<std::string>& argument
   }
   if (options->check_build) return CheckBuild(self, *options, environment);
   if (options->die_with_parent) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (UsesMpirun(*options)) return RunMpirun(self, *options, environment);
   auto plan = MakePlan(*options, environment, self, ReadFile);
   if (!plan) return Complain(plan.error(), CodeFor(plan.error()));
   if (options->dry_run) {

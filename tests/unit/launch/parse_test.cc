@@ -78,7 +78,8 @@ TEST(Parse, ErrorsNameFlagValueAndExpectation) {
 }
 
 TEST(Parse, WhatIsNotBuiltIsRefused) {
-  EXPECT_THAT(ErrorOf({"-np", "2", "--mpi", "true"}), HasSubstr("--mpi: starting by mpirun"));
+  EXPECT_THAT(ErrorOf({"-np", "2", "--mpi", "--gloo", "true"}), HasSubstr("--gloo and --mpi: give one"));
+  EXPECT_THAT(ErrorOf({"-np", "2", "--mpi-args", "-v", "true"}), HasSubstr("--mpi-args: needs --mpi"));
   EXPECT_THAT(ErrorOf({"-np", "2", "--min-np", "1", "true"}), HasSubstr("--min-np: elastic training is not"));
   EXPECT_THAT(ErrorOf({"-np", "2", "--autotune", "true"}), HasSubstr("--autotune: autotuning is not"));
   EXPECT_THAT(ErrorOf({"doctor"}), HasSubstr("doctor: it is not in this release"));
@@ -136,7 +137,7 @@ TEST(Config, ErrorsNameFileLineAndKey) {
   EXPECT_EQ(ErrorOfConfig("- a\n"), "job.yaml:1: expected keys such as 'params:'");
   EXPECT_THAT(ErrorOfConfig("autotune: {gaussian_process_noise: 2}\n"), HasSubstr("a number from 0 to 1"));
   EXPECT_THAT(ErrorOfConfig("autotune: {enabled: true}\n"), HasSubstr("autotuning is not in this release"));
-  EXPECT_THAT(ErrorOfConfig("controller: mpi\n"), HasSubstr("controller: mpi is not in this release"));
+  EXPECT_THAT(ErrorOfConfig("controller: jsrun\n"), HasSubstr("controller: jsrun is not in this release"));
   EXPECT_EQ(ErrorOfConfig(""), "accepted");
 }
 

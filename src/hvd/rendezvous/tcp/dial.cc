@@ -60,7 +60,7 @@ Result<std::unique_ptr<net::Stream>> DialOnce(const Endpoint& endpoint, const ne
 Result<std::unique_ptr<net::Stream>> DialAll(const Options& options, const std::shared_ptr<net::TlsContext>& tls,
                                              Time deadline) {
   HVD_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(options));
-  if (endpoint.where.port == 0) {
+  if (endpoint.needs_port()) {
     return Fail(Code::kInvalidArgument, "the store's address {} has no port", options.address);
   }
   Error last;
@@ -77,6 +77,7 @@ Result<std::unique_ptr<net::Stream>> DialAll(const Options& options, const std::
 // the other is not found: this looks whether somebody is at the other door, and lets the server there know that we
 // came.
 std::string KnockAtTheOtherDoor(const Options& options, const std::shared_ptr<net::TlsContext>& tls) {
+  if (options.address.starts_with("local:")) return "";  // it has one door
   const auto where = net::ParseHostPort(options.address);
   const auto addresses = where ? net::Resolve(*where) : Result<std::vector<net::Address>>(std::vector<net::Address>());
   if (!addresses || addresses->empty()) return "";

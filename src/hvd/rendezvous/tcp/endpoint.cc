@@ -6,15 +6,29 @@
 #include <algorithm>
 
 namespace hvd::rendezvous::tcp {
+namespace {
+
+constexpr std::string_view kLocal = "local:";
+
+}  // namespace
 
 Result<net::Address> LocalName(uint16_t port) {
   return net::Address::UnixAbstract(fmt::format("hvd-store-{}-{}", ::geteuid(), port));
 }
 
 Result<Endpoint> ResolveEndpoint(const Options& options) {
+  if (options.address.starts_with(kLocal)) {
+    Endpoint local;
+    local.name = options.address.substr(kLocal.size());
+    local.protection = Protection::kSameUser;
+    HVD_ASSIGN_OR_RETURN(const net::Address name,
+                         net::Address::UnixAbstract(fmt::format("hvd-store-{}-{}", ::geteuid(), local.name)));
+    local.addresses = {name};
+    return local;
+  }
   HVD_ASSIGN_OR_RETURN(net::HostPort where, net::ParseHostPort(options.address));
   HVD_ASSIGN_OR_RETURN(std::vector<net::Address> addresses, net::Resolve(where));
-  Endpoint endpoint{std::move(where), std::move(addresses), Protection::kTls};
+  Endpoint endpoint{std::move(where), {}, std::move(addresses), Protection::kTls};
   if (options.token) return endpoint;
   const bool local = std::all_of(endpoint.addresses.begin(), endpoint.addresses.end(),
                                  [](const net::Address& address) { return address.IsLoopback(); });

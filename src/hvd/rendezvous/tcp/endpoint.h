@@ -18,8 +18,13 @@ enum class Protection { kTls, kSameUser, kNone };
 
 struct Endpoint {
   net::HostPort where;  // as the user wrote it
+  std::string name;     // of a unix socket without a port; empty: there is one
   std::vector<net::Address> addresses;
   Protection protection = Protection::kNone;
+
+  bool needs_port() const { return name.empty() && where.port == 0; }
+  // As clients give it.
+  std::string ToString() const { return name.empty() ? net::ToString(where) : "local:" + name; }
 };
 
 // kNotFound: the name does not resolve, at the moment. kPermissionDenied: another machine, no token and not `insecure`.

@@ -26,7 +26,7 @@ tl::unexpected<Error> Busy(const Endpoint& endpoint) {
   return Fail(
       Code::kAlreadyExists,
       "the store's port is taken: {} is in use by another program or job; set HOROVOD_RENDEZVOUS_ADDR to a free port",
-      net::ToString(endpoint.where));
+      endpoint.ToString());
 }
 
 // Unix sockets have no ports: one is drawn until its name is free.
@@ -43,13 +43,13 @@ Result<net::Fd> ListenOnAnyName(Endpoint& endpoint) {
 }
 
 Result<net::Fd> ListenAt(Endpoint& endpoint) {
-  if (endpoint.protection == Protection::kSameUser && endpoint.where.port == 0) return ListenOnAnyName(endpoint);
+  if (endpoint.protection == Protection::kSameUser && endpoint.needs_port()) return ListenOnAnyName(endpoint);
   auto listener = net::Listen(endpoint.addresses.front());
   if (!listener) {
     if (listener.error().code == Code::kAlreadyExists) return Busy(endpoint);
     return listener;
   }
-  if (endpoint.where.port == 0) {
+  if (endpoint.needs_port()) {
     HVD_ASSIGN_OR_RETURN(const net::Address chosen, net::LocalAddress(listener->get()));
     endpoint.where.port = chosen.port();
   }
@@ -63,8 +63,8 @@ Result<std::unique_ptr<rendezvous::Server>> Server::Create(const Options& option
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<net::TlsContext> tls, MakeTls(options, net::TlsSide::kServer));
   HVD_ASSIGN_OR_RETURN(net::Fd listener, ListenAt(endpoint));
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<loop::Loop> loop, loop::CreateEpollLoop());
-  std::unique_ptr<Server> server(new Server(net::ToString(endpoint.where), endpoint.protection, std::move(tls),
-                                            std::move(listener), std::move(loop)));
+  std::unique_ptr<Server> server(
+      new Server(endpoint.ToString(), endpoint.protection, std::move(tls), std::move(listener), std::move(loop)));
   HVD_RETURN_IF_ERROR(server->Start());
   return std::unique_ptr<rendezvous::Server>(std::move(server));
 }

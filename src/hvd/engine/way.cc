@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/engine/way.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "hvd/mpi/session.h"
+#include "hvd/pmi/pmix.h"
+
+namespace hvd::engine {
+namespace {
+
+using Kind = Way::Kind;
+
+bool ByMpirun(LauncherKind kind) { return kind == LauncherKind::kOpenMpi || kind == LauncherKind::kMpich; }
+bool OperatesByMpi(const Config& config) { return config.cpu_operations == "mpi"; }
+
+// Which MPI a launcher starts; jsrun's is IBM's Open MPI.
+std::optional<mpi::Family> FamilyOf(const Launcher& launcher) {
+  switch (launcher.kind) {
+    case LauncherKind::kOpenMpi:
+    case LauncherKind::kJsrun:
+      return mpi::Family::kOpenMpi;
+    case LauncherKind::kMpich:
+      return mpi::Family::kMpich;
+    default:
+      return std::nullopt;
+  }
+}
+
+Result<mpi::Library*> OpenMpi(const Config& config) {
+  const Launcher& launcher = config.launcher;
+  if (launcher.kind == LauncherKind::kSlurm && config.mpi_library.empty()) {
+    // Either may run under srun; which one fits is mostly told by the interface that srun offers.
+    const auto likely = launcher.pmix ? mpi::Family::kOpenMpi : mpi::Family::kMpich;
+    if (auto library = mpi::Open(likely, ""); library) return library;
+  }
+  return mpi::Open(FamilyOf(launcher), config.mpi_library);
+}
+
+Status CheckThreads(mpi::Library* library) {
+  if (library->ThreadLevel() == mpi::Threads::kMultiple) return {};
+  return Fail(
+      Code::kFailedPrecondition,
+      "HOROVOD_CPU_OPERATIONS=mpi needs an MPI with support for threads, and {} was initialised without "
+      "MPI_THREAD_MULTIPLE: unset HOROVOD_MPI_THREADS_DISABLE, initialise MPI by MPI_Init_thread if the program "
+      "does so itself, or unset HOROVOD_CPU_OPERATIONS",
+      library->name());
+}
+
+Status UseMpi(mpi::Library* library, const Config& config, Way* way) {
+  HVD_RETURN_IF_ERROR(
+      mpi::Begin(library, config.mpi_threads_disable ? mpi::Threads::kSingle : mpi::Threads::kMultiple));
+  if (OperatesByMpi(config)) HVD_RETURN_IF_ERROR(CheckThreads(library));
+  way->mpi = library;
+  way->comm = library->World();
+  const int rank = library->Rank(way->comm);
+  const int size = library->Size(way->comm);
+  if (rank == config.rank && size == config.size) return {};
+  return Fail(
+      Code::kFailedPrecondition,
+      "this is rank {} of {} by {}, and rank {} of {} by {}: the job was not started by that MPI. Start it by the "
+      "mpirun of the same MPI, or unset HOROVOD_CPU_OPERATIONS and HOROVOD_CONTROLLER",
+      config.rank, config.size, config.launcher.name.empty() ? "HOROVOD_RANK and HOROVOD_SIZE" : config.launcher.name,
+      rank, size, library->name());
+}
+
+Result<Way> ByCommunicator(Config* config, const void* mpi_comm) {
+  HVD_ASSIGN_OR_RETURN(mpi::Library * library, mpi::Open(std::nullopt, config->mpi_library));
+  if (!library->Initialized() || library->Finalized()) {
+    return Fail(Code::kFailedPrecondition, "init was given an MPI communicator, but {} is not initialised",
+                library->name());
+  }
+  if (OperatesByMpi(*config)) HVD_RETURN_IF_ERROR(CheckThreads(library));
+  Way way;
+  way.mpi = library;
+  way.comm = library->CommAt(mpi_comm);
+  config->rank = library->Rank(way.comm);
+  config->size = library->Size(way.comm);
+  if (config->rank < 0 || config->size < 1) {
+    return Fail(Code::kInvalidArgument, "init was given no communicator of {}: is it of another MPI, or MPI_COMM_NULL?",
+                library->name());
+  }
+  config->local_rank = config->local_size = config->cross_rank = config->cross_size = -1;
+  config->rendezvous_addr.clear();
+  way.kind = Kind::kMpi;
+  way.why = fmt::format("by {}: init was given its communicator", library->name());
+  return way;
+}
+
+void MeetLocally(Config* config, std::string_view why, Way* way) {
+  config->rendezvous_addr = "local:" + config->launcher.job;
+  way->kind = Kind::kAddress;
+  way->why =
+      fmt::format("by {} ({}), at a local socket: {}", config->launcher.name, config->launcher.rank_variable, why);
+}
+
+// torch.distributed uses MASTER_PORT itself.
+Result<Way> ByMaster(Config* config) {
+  const Launcher& launcher = config->launcher;
+  Way way;
+  if (launcher.all_local()) {
+    MeetLocally(config, "all ranks are on this machine", &way);
+    return way;
+  }
+  if (launcher.master_addr.empty() || launcher.master_port < 1 || launcher.master_port > 65534) {
+    return Fail(Code::kInvalidArgument,
+                "MASTER_ADDR={} MASTER_PORT={} is no address: correct it, or set "
+                "HOROVOD_RENDEZVOUS_ADDR=host:port",
+                launcher.master_addr, launcher.master_port);
+  }
+  const bool v6 = launcher.master_addr.find(':') != std::string::npos;
+  config->rendezvous_addr =
+      fmt::format("{}{}{}:{}", v6 ? "[" : "", launcher.master_addr, v6 ? "]" : "", launcher.master_port + 1);
+  way.kind = Kind::kAddress;
+  way.why =
+      fmt::format("by {} ({}), at MASTER_ADDR and the port after MASTER_PORT", launcher.name, launcher.rank_variable);
+  return way;
+}
+
+Result<Way> ByLauncher(Config* config) {
+  const Launcher& launcher = config->launcher;
+  if (launcher.kind == LauncherKind::kTorchrun || launcher.kind == LauncherKind::kVariables) return ByMaster(config);
+  Way way;
+  const auto told = [&](std::string_view how) {
+    way.why = fmt::format("by {} ({}), introduced by {}", launcher.name, launcher.rank_variable, how);
+    return way;
+  };
+  const bool must = OperatesByMpi(*config) || config->controller == "mpi";
+  std::string tried = "HOROVOD_CONTROLLER=gloo is set";
+  if (must || (config->controller != "gloo" && ByMpirun(launcher.kind))) {
+    auto library = OpenMpi(*config);
+    if (!library && (must || library.error().code != Code::kNotFound)) return Fail(library.error());
+    if (library) {
+      HVD_RETURN_IF_ERROR(UseMpi(*library, *config, &way));
+      way.kind = Kind::kMpi;
+      return told((*library)->name());
+    }
+    tried = library.error().message;
+  }
+  if (launcher.pmix) {
+    const auto probed = pmi::ProbePmix();
+    way.kind = Kind::kPmix;
+    if (probed) return told("PMIx");
+    tried += fmt::format("; PMIx: {}", probed.error().message);
+  }
+  if (launcher.pmi_fd >= 0) {
+    way.kind = Kind::kPmi;
+    if (::fcntl(launcher.pmi_fd, F_GETFD) >= 0) return told("PMI");
+    tried += fmt::format("; PMI: descriptor {} is closed", launcher.pmi_fd);
+  }
+  if (launcher.all_local() && !launcher.job.empty()) {
+    MeetLocally(config, "all ranks are on this machine", &way);
+    return way;
+  }
+  if (launcher.kind == LauncherKind::kSlurm) {
+    return Fail(
+        Code::kFailedPrecondition,
+        "srun started {} ranks on several hosts and nothing introduces them to each other: use srun --mpi=pmix or "
+        "--mpi=pmi2, or set HOROVOD_RENDEZVOUS_ADDR=host:port and HOROVOD_TOKEN_FILE for all ranks",
+        launcher.size);
+  }
+  return Fail(Code::kFailedPrecondition,
+              "{} started {} ranks and nothing introduces them to each other ({}): install that library, or set "
+              "HOROVOD_RENDEZVOUS_ADDR=host:port and HOROVOD_TOKEN_FILE for all ranks",
+              launcher.name, launcher.size, tried);
+}
+
+Result<Way> ByEnvironment(Config* config) {
+  Way way;
+  if (config->size <= 1) {
+    way.why = "alone: no launcher's variables are set";
+    return way;
+  }
+  if (config->rendezvous_addr.empty() && config->launcher.kind != LauncherKind::kNone) return ByLauncher(config);
+  if (config->rendezvous_addr.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "HOROVOD_SIZE={} but nothing says where the ranks meet: set HOROVOD_RENDEZVOUS_ADDR=host:port to the "
+                "same value for all (127.0.0.1:29500 on one machine)",
+                config->size);
+  }
+  way.kind = Kind::kAddress;
+  const bool own = config->launcher.kind == LauncherKind::kNone;
+  way.why =
+      fmt::format("by {}, at HOROVOD_RENDEZVOUS_ADDR", own ? "HOROVOD_RANK and HOROVOD_SIZE" : config->launcher.name);
+  if (OperatesByMpi(*config)) {
+    HVD_ASSIGN_OR_RETURN(mpi::Library * library, OpenMpi(*config));
+    HVD_RETURN_IF_ERROR(UseMpi(library, *config, &way));
+  }
+  return way;
+}
+
+Status KeepOnly(std::span<const int> ranks, Config* config, Way* way) {
+  const auto at = std::find(ranks.begin(), ranks.end(), config->rank);
+  if (at == ranks.end()) {
+    return Fail(Code::kInvalidArgument, "rank {} is not in comm={}: only the ranks listed there may call init",
+                config->rank, fmt::format("{}", ranks));
+  }
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= config->size || std::ranges::count(ranks, rank) > 1) {
+      return Fail(Code::kInvalidArgument, "comm={} names rank {}, which must be from 0 to {} and there once",
+                  fmt::format("{}", ranks), rank, config->size - 1);
+    }
+  }
+  if (way->kind == Kind::kPmix || way->kind == Kind::kPmi) {
+    return Fail(
+        Code::kUnimplemented,
+        "comm={} needs MPI (HOROVOD_CONTROLLER=mpi) or HOROVOD_RENDEZVOUS_ADDR: PMI introduces all ranks or none",
+        fmt::format("{}", ranks));
+  }
+  if (way->mpi != nullptr) {
+    constexpr int kTag = 0x4856;
+    HVD_ASSIGN_OR_RETURN(way->comm, way->mpi->MakeComm(way->comm, ranks, kTag));
+  }
+  config->rank = static_cast<int>(at - ranks.begin());
+  config->size = static_cast<int>(ranks.size());
+  config->local_rank = config->local_size = config->cross_rank = config->cross_size = -1;
+  config->group = fmt::format("{}", fmt::join(ranks, "-"));
+  if (config->rendezvous_addr.starts_with("local:")) config->rendezvous_addr += "-ranks-" + config->group;
+  return {};
+}
+
+}  // namespace
+
+Result<Way> ChooseWay(Config* config, const Given& given) {
+  if (given.mpi_comm != nullptr) return ByCommunicator(config, given.mpi_comm);
+  HVD_ASSIGN_OR_RETURN(Way way, ByEnvironment(config));
+  if (!given.comm_ranks.empty()) HVD_RETURN_IF_ERROR(KeepOnly(given.comm_ranks, config, &way));
+  return way;
+}
+
+}  // namespace hvd::engine
