@@ -151,7 +151,8 @@ std::string HelpText() {
       "Starts N processes of a training program and shows their output. When one fails, the others are ended, the\n"
       "report says which was first and why, and the exit code is its.\n\n"
       "  horovodrun -np 4 python train.py\n"
-      "  horovodrun -np 4 train.py --epochs 3\n";
+      "  horovodrun -np 4 train.py --epochs 3\n"
+      "  horovodrun -np 8 -H host1:4,host2:4 python train.py\n";
   for (const Section& section : Sections()) {
     std::string listed;
     for (const Flag& flag : section.flags) {
@@ -166,9 +167,11 @@ std::string HelpText() {
   text +=
       "\nExit codes: 0 all ranks ended well; the code of the rank that failed first; 128+N if it was ended by signal "
       "N,\n"
-      "or if horovodrun was; 2 wrong usage; 125 horovodrun itself failed; 126, 127 the command cannot be run, or was "
-      "not\n"
-      "found.\n";
+      "or if horovodrun was; 2 wrong usage; 121 a host cannot be reached; 122 a host cannot run the ranks; 123 a host "
+      "was\n"
+      "lost; 124 a host did not come in time; 125 horovodrun itself failed; 126, 127 the command cannot be run, or "
+      "was\n"
+      "not found.\n";
   return text;
 }
 
