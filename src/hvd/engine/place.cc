@@ -25,17 +25,22 @@ Error Named(const std::string& address, Error error) {
   return error;
 }
 
-// A driver may serve the store for us; if the port is somebody else's, connecting says so.
+// A driver may serve the store for us, here or on a machine where no rank is; if the port is somebody else's,
+// connecting says so.
 Status ServeOrFindServer(rendezvous::Options options, Place* place) {
   auto server = rendezvous::Serve(options);
   if (server) {
     place->server = std::move(*server);
     return {};
   }
-  if (server.error().code != Code::kAlreadyExists) return Fail(std::move(server).error());
+  const bool elsewhere = server.error().code == Code::kFailedPrecondition;
+  if (server.error().code != Code::kAlreadyExists && !elsewhere) return Fail(std::move(server).error());
   options.timeout = std::min<Duration>(options.timeout, std::chrono::seconds(5));
   auto store = rendezvous::OpenStore(options);
-  if (!store) return Fail(server.error().code, "{} ({})", server.error().message, store.error().message);
+  if (!store) {
+    return Fail(elsewhere ? Code::kInvalidArgument : server.error().code, "{} ({})", server.error().message,
+                store.error().message);
+  }
   place->store = std::move(*store);
   return {};
 }

@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <optional>
-
 #include "hvd/net/fd.h"
 
 namespace hvd::launch {
@@ -26,6 +24,8 @@ bool NamesInterpreter(const std::string& path) {
   return fd && ::read(fd.get(), start, 2) == 2 && start[0] == '#' && start[1] == '!';
 }
 
+}  // namespace
+
 std::optional<std::string> FindInPath(const std::string& name, const Environment& environment) {
   const std::string path = environment.Get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
   for (std::string_view rest = path;;) {
@@ -37,8 +37,6 @@ std::optional<std::string> FindInPath(const std::string& name, const Environment
     rest.remove_prefix(colon + 1);
   }
 }
-
-}  // namespace
 
 Result<std::string> FindPython(const std::string& self, const Environment& environment) {
   const std::string beside = self.substr(0, self.rfind('/') + 1) + "python";

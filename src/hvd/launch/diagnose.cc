@@ -42,6 +42,7 @@ std::vector<int> Votes(const Endings& endings) {
 // it is the code of the first that ended because of it.
 int ExitCode(const Endings& endings, const Diagnosis& diagnosis, const std::vector<int>& failed) {
   const Ending& cause = endings[diagnosis.cause];
+  if (!cause.lost.empty()) return cause.exit_code();
   // What was about to exit with a code of its own may have been asked to end meanwhile.
   const bool own = cause.failed() && (!cause.told || cause.signal == 0);
   if (own && !diagnosis.silent) return cause.exit_code();
@@ -62,17 +63,19 @@ Diagnosis Diagnose(const Endings& endings) {
   if (failed.empty()) return diagnosis;
   std::ranges::sort(failed, {}, [&](int rank) { return endings[rank].order; });
   const std::vector<int> votes = Votes(endings);
-  // Whom the others name is the cause. Without a word from anybody, one that died of a signal goes before those that
-  // exited: the memory of a large process takes longer to go than its peers need to notice and exit.
+  // Whom the others name is the cause. Without a word from anybody, one that died of a signal, or with its host, goes
+  // before those that exited: the memory of a large process takes longer to go than its peers need to notice and exit.
   const auto most = std::ranges::max_element(votes);
   if (*most > 0) {
     diagnosis.cause = static_cast<int>(most - votes.begin());
   } else {
-    const auto by_signal = std::ranges::find_if(failed, [&](int rank) { return endings[rank].signal != 0; });
+    const auto by_signal = std::ranges::find_if(
+        failed, [&](int rank) { return endings[rank].signal != 0 || !endings[rank].lost.empty(); });
     diagnosis.cause = by_signal != failed.end() ? *by_signal : failed.front();
   }
   const Ending& cause = endings[diagnosis.cause];
-  diagnosis.silent = BlamedAsSilent(endings, diagnosis.cause) && !(cause.code && *cause.code != 0 && !cause.told);
+  diagnosis.silent = BlamedAsSilent(endings, diagnosis.cause) && cause.lost.empty() &&
+                     !(cause.code && *cause.code != 0 && !cause.told);
   diagnosis.exit_code = ExitCode(endings, diagnosis, failed);
   for (int rank = 0; rank < static_cast<int>(endings.size()); ++rank) {
     if (rank != diagnosis.cause && (endings[rank].failed() || !endings[rank].over())) {

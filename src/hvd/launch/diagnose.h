@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hvd/launch/blame.h"
+#include "hvd/launch/exit_codes.h"
 
 namespace hvd::launch {
 
@@ -17,13 +18,14 @@ struct Ending {
   // By a signal that the launcher had sent before.
   bool told = false;
   std::string exec_error;  // why the program could not be executed at all
+  std::string lost;        // why its host was lost, and the rank with it
   int order = 0;           // 0 for the first rank that ended, and so on
   std::optional<Blame> blames;
 
-  bool over() const { return code.has_value() || signal != 0; }
-  bool failed() const { return over() && (signal != 0 || *code != 0); }
+  bool over() const { return code.has_value() || signal != 0 || !lost.empty(); }
+  bool failed() const { return over() && (signal != 0 || code.value_or(1) != 0); }
   // What a shell would say.
-  int exit_code() const { return signal != 0 ? 128 + signal : code.value_or(0); }
+  int exit_code() const { return signal != 0 ? 128 + signal : code.value_or(kHostLost); }
 };
 
 struct Diagnosis {

@@ -4,12 +4,13 @@
 namespace hvd::launch {
 
 Environment::Environment(const char* const* lines) {
-  for (; lines != nullptr && *lines != nullptr; ++lines) {
-    const std::string_view line = *lines;
-    const size_t equals = line.find('=');
-    if (equals == std::string_view::npos || equals == 0) continue;
-    values_.emplace(line.substr(0, equals), line.substr(equals + 1));
-  }
+  for (; lines != nullptr && *lines != nullptr; ++lines) Add(*lines);
+}
+
+void Environment::Add(std::string_view line) {
+  const size_t equals = line.find('=');
+  if (equals == std::string_view::npos || equals == 0) return;
+  values_.emplace(line.substr(0, equals), line.substr(equals + 1));
 }
 
 std::optional<std::string> Environment::Get(const std::string& name) const {

@@ -18,6 +18,8 @@ class Environment {
   // As main() gets it: "NAME=value" strings up to a null pointer. Strings without '=' are dropped.
   explicit Environment(const char* const* lines);
 
+  // One "NAME=value".
+  void Add(std::string_view line);
   // An empty value counts as unset, as for the library.
   std::optional<std::string> Get(const std::string& name) const;
   void Set(const std::string& name, std::string value) { values_[name] = std::move(value); }

@@ -7,7 +7,6 @@ namespace hvd::launch {
 namespace {
 
 constexpr const char* kElastic = "elastic training is not in this release";
-constexpr const char* kRemote = "starting ranks on other machines is not in this release";
 constexpr const char* kJsrun = "start the job by jsrun itself: the ranks find out; leave it out";
 constexpr const char* kNoCycle = "this engine has no cycle to wait for";
 constexpr const char* kOwnChoice = "the engine chooses the way of its data by itself";
@@ -41,7 +40,7 @@ const Flag kGeneral[] = {
     {.names = "--start-timeout",
      .field = &Options::start_timeout,
      .value = "SECONDS",
-     .help = "How long hvd.init() waits for all ranks (30).",
+     .help = "How long to wait for other hosts, and hvd.init() for all ranks (30).",
      .minimum = 0.001,
      .variable = "HOROVOD_START_TIMEOUT"},
     {.names = "--grace-period",
@@ -66,18 +65,31 @@ const Flag kHosts[] = {
      .field = &Options::hostfile,
      .value = "FILE",
      .help = "The same, one 'HOST slots=N' per line."},
-    {.names = "-p --ssh-port", .field = &Options::ssh_port, .value = "PORT", .built = Built::kNotYet, .why = kRemote},
+    {.names = "-p --ssh-port",
+     .field = &Options::ssh_port,
+     .value = "PORT",
+     .help = "Port of sshd on other hosts.",
+     .minimum = 1,
+     .maximum = 65535},
     {.names = "-i --ssh-identity-file",
      .field = &Options::ssh_identity_file,
      .value = "FILE",
-     .built = Built::kNotYet,
-     .why = kRemote},
-    {.names = "--no-ssh", .field = &Options::no_ssh, .built = Built::kNotYet, .why = kRemote},
+     .help = "Private key for ssh."},
+    {.names = "--no-ssh",
+     .field = &Options::no_ssh,
+     .help = "Agents on other hosts are started by somebody else; says how, and waits for them."},
     {.names = "--network-interfaces --network-interface",
      .field = &Options::network_interfaces,
-     .value = "NIC",
-     .built = Built::kNotYet,
-     .why = kRemote},
+     .value = "NIC[,NIC...]",
+     .help = "Interfaces of this machine that other hosts reach it by (those on the way to them)."},
+    {.names = "--driver-address",
+     .field = &Options::driver_address,
+     .value = "HOST[:PORT]",
+     .help = "Address of this machine for agents and ranks, and the port for agents (found; any)."},
+    {.names = "--token-file",
+     .field = &Options::token_file,
+     .value = "FILE",
+     .help = "The job's token, for agents that somebody else starts (made for every job)."},
 };
 
 const Flag kOutput[] = {

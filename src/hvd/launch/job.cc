@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/launch/job.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
+#include <filesystem>
 #include <set>
 
-#include "hvd/launch/processes.h"
-#include "hvd/net/socket.h"
+#include "hvd/launch/remote_environment.h"
+#include "hvd/launch/signals.h"
 
 namespace hvd::launch {
 namespace {
@@ -22,134 +19,118 @@ namespace {
 constexpr Duration kSettle = std::chrono::milliseconds(500);
 // For a rank that the others say has left to get through its exit: its code is the one that counts.
 constexpr Duration kLeaving = std::chrono::seconds(2);
-// For the kernel to end what was killed. A process that is stuck in a device is left to it.
-constexpr Duration kAfterKill = std::chrono::seconds(5);
-constexpr size_t kReadAtOnce = 64 << 10;
-constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2};
+// For an agent to clean up, beyond the time that it gives what ranks left behind.
+constexpr Duration kAgentsTime = std::chrono::seconds(5);
 
-sigset_t Handled() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  for (const int signal : kEndingSignals) sigaddset(&set, signal);
-  for (const int signal : kPassedOn) sigaddset(&set, signal);
-  return set;
-}
+double InSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
 
-sigset_t Job::BlockSignals() {
-  ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGCHLD, SIG_DFL);  // a parent may have left it ignored, and then nobody could wait
-  const sigset_t handled = Handled();
-  sigset_t before;
-  sigprocmask(SIG_BLOCK, &handled, &before);
-  return before;
-}
-
-Job::Job(Settings settings, const Plan& plan, Warden* warden, Output* output, loop::Loop* loop)
-    : settings_(std::move(settings)), plan_(plan), warden_(warden), output_(output), loop_(loop) {
-  for (const Slot& slot : plan_.slots) members_.push_back({.slot = &slot, .child = {}, .ending = {}});
+Job::Job(Settings settings, const Plan& plan, Warden* warden, Output* output, RemoteHosts* remote, loop::Loop* loop)
+    : settings_(std::move(settings)),
+      plan_(plan),
+      output_(output),
+      remote_(remote),
+      loop_(loop),
+      local_(settings_.inherited, warden, loop, MakeEvents()) {
+  for (const Slot& slot : plan_.slots) members_.push_back({.slot = &slot, .crew = &local_});
 }
 
 Job::~Job() {
-  for (const Member& member : members_) {
-    for (const net::Fd* fd : {&member.child.out, &member.child.err}) {
-      if (*fd) loop_->Unwatch(fd->get());
-    }
-  }
-  for (const net::Fd* fd : {&signals_, &failures_in_}) {
-    if (*fd) loop_->Unwatch(fd->get());
-  }
+  if (timer_) loop_->Cancel(*timer_);
+  if (signals_) loop_->Unwatch(signals_.get());
+}
+
+CrewEvents Job::MakeEvents() {
+  return {.started = [this](int rank, int pid) { OnStarted(rank, pid); },
+          .output =
+              [this](int rank, Stream stream, std::string_view bytes) {
+                if (Has(rank) && members_[rank].pid != 0) output_->Take(rank, stream, bytes, loop_->Now());
+              },
+          .ended = [this](int rank, Ending ending) { OnEnded(rank, std::move(ending)); }};
 }
 
 Status Job::Run() {
-  started_ = loop_->Now();
+  started_ = over_ = loop_->Now();
   started_at_ = std::time(nullptr);
-  HVD_RETURN_IF_ERROR(WatchEvents());
-  const Status started = StartAll();
-  if (!started) {
-    KillAll();
-  } else if (settings_.on_started) {
-    settings_.on_started(std::chrono::duration<double>(loop_->Now() - started_).count());
+  HVD_ASSIGN_OR_RETURN(signals_, OpenSignals());
+  HVD_RETURN_IF_ERROR(loop_->Watch(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignals(); }));
+  HVD_ASSIGN_OR_RETURN(const bool gathered, Gather());
+  Status started;
+  if (gathered) {
+    started = StartAll();
+    if (!started) KillAll();
+    while (ranks_started_ && !AllOver()) loop_->Turn(Duration(-1));
   }
-  while (!AllOver()) loop_->Turn(Duration(-1));
   over_ = loop_->Now();
   SweepUp();
   for (Member& member : members_) {
-    if (member.child.pid == 0) continue;
-    Drain(member);
+    if (member.pid == 0) continue;
     output_->End(member.slot->rank);
     member.ending.blames = output_->blame(member.slot->rank);
   }
   return started;
 }
 
-Status Job::WatchEvents() {
-  const sigset_t handled = Handled();
-  signals_.Reset(::signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!signals_) return Fail(Code::kResourceExhausted, "signalfd: {}", net::ErrnoText(errno));
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return Fail(Code::kResourceExhausted, "no pipe: {}", net::ErrnoText(errno));
+Result<bool> Job::Gather() {
+  if (remote_ == nullptr) return true;
+  RemoteHosts::Events events{.crew = MakeEvents(),
+                             .failed = [this](const HostFailure& failure) { OnHostFailure(failure); },
+                             .lost = [this](const std::string& host, const std::string& why) { OnHostLost(host, why); },
+                             .says = [this](const std::string& line) { Say(line); }};
+  HVD_RETURN_IF_ERROR(remote_->Open(std::move(events)));
+  for (Member& member : members_) {
+    if (Crew* crew = remote_->CrewOf(member.slot->host)) member.crew = crew;
   }
-  failures_in_.Reset(ends[0]);
-  failures_out_.Reset(ends[1]);
-  HVD_RETURN_IF_ERROR(loop_->Watch(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignals(); }));
-  return loop_->Watch(failures_in_.get(), EPOLLIN, [this](uint32_t) { OnExecFailure(); });
+  const std::vector<std::string>& others = plan_.remote_hosts;
+  std::set<std::string> hosts;
+  for (const Slot& slot : plan_.slots) hosts.insert(slot.host);
+  Say(fmt::format("{} {}, {} of them other machines: {}", hosts.size(), hosts.size() == 1 ? "host" : "hosts",
+                  others.size(), fmt::join(others, ", ")));
+  HVD_RETURN_IF_ERROR(remote_->Call());
+  while (!remote_->AllHere() && !host_failure_ && interrupted_by_ == 0) loop_->Turn(Duration(-1));
+  if (host_failure_ || interrupted_by_ != 0) return false;
+  const auto address = remote_->CommonAddress();
+  if (!address) {
+    OnHostFailure({fmt::format("{}", fmt::join(others, ", ")), kUnreachable, address.error().message,
+                   "name one that all can reach with --driver-address or --network-interfaces"});
+    return false;
+  }
+  meeting_address_ = *address;
+  return true;
 }
 
 Status Job::StartAll() {
-  for (Member& member : members_) {
-    const Slot& slot = *member.slot;
-    const Environment environment = RankEnvironment(plan_, slot, settings_.store, settings_.name);
-    HVD_ASSIGN_OR_RETURN(member.child, Spawn(slot.rank, plan_.program, plan_.arguments, environment.Lines(),
-                                             settings_.inherited, failures_out_.get()));
-    warden_->Watch(member.child.pid);
-    output_->Begin(slot, member.child.pid);
-    for (const Stream stream : {Stream::kOut, Stream::kErr}) {
-      const net::Fd& fd = stream == Stream::kOut ? member.child.out : member.child.err;
-      HVD_RETURN_IF_ERROR(loop_->Watch(fd.get(), EPOLLIN,
-                                       [this, &member, stream](uint32_t) { ReadFrom(member, stream, kReadAtOnce); }));
-    }
+  HVD_ASSIGN_OR_RETURN(const RankPlace place, settings_.open_place(meeting_address_));
+  ranks_started_ = true;
+  if (remote_ != nullptr) {
+    remote_->StartRanks(ForOtherHosts(plan_, std::filesystem::current_path().string()), place, settings_.grace_s);
   }
-  return {};
+  std::vector<Slot> here;
+  for (const Member& member : members_) {
+    if (member.crew == &local_) here.push_back(*member.slot);
+  }
+  return local_.Start(plan_, here, place);
 }
 
-void Job::ReadFrom(Member& member, Stream stream, size_t most) {
-  net::Fd& fd = stream == Stream::kOut ? member.child.out : member.child.err;
-  static char buffer[kReadAtOnce];
-  for (size_t total = 0; fd && total < most;) {
-    const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return;  // nothing more for now
-    if (count == 0) {
-      loop_->Unwatch(fd.get());
-      fd.Reset();
-      return;
-    }
-    total += static_cast<size_t>(count);
-    output_->Take(member.slot->rank, stream, {buffer, static_cast<size_t>(count)}, loop_->Now());
-  }
+void Job::OnStarted(int rank, int pid) {
+  if (!Has(rank) || members_[rank].pid != 0) return;
+  members_[rank].pid = pid;
+  output_->Begin(*members_[rank].slot, pid);
+  if (++up_ < static_cast<int>(members_.size())) return;
+  Say(fmt::format("{} {} started: {}", up_, up_ == 1 ? "rank" : "ranks", plan_.program));
 }
 
-void Job::Drain(Member& member) {
-  // What a pipe can hold; its children may go on writing.
-  constexpr size_t kPipe = 1 << 20;
-  ReadFrom(member, Stream::kOut, kPipe);
-  ReadFrom(member, Stream::kErr, kPipe);
+void Job::Say(const std::string& line) const {
+  if (settings_.says) settings_.says(fmt::format("{:.3f} s: {}", InSeconds(loop_->Now() - started_), line));
 }
 
 void Job::OnSignals() {
-  signalfd_siginfo info{};
-  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
-    const int signal = static_cast<int>(info.ssi_signo);
+  for (const int signal : TakeSignals(signals_.get())) {
     if (signal == SIGCHLD) continue;
-    if (std::ranges::count(kPassedOn, signal) > 0) {
-      // To the ranks alone: what they started may not expect it, and would die of it.
+    if (!IsEndingSignal(signal)) {
       for (const Member& member : members_) {
-        if (member.child.pid != 0 && !member.ending.over()) ::kill(member.child.pid, signal);
+        if (member.pid != 0 && !member.ending.over()) member.crew->PassOn(member.slot->rank, signal);
       }
       continue;
     }
@@ -160,61 +141,60 @@ void Job::OnSignals() {
       KillAll();  // asked twice, or failing anyway
     }
   }
-  Reap();
+  local_.Reap([this](int pid, int status) {
+    if (remote_ != nullptr) (void)remote_->OnChild(pid, status);
+  });
 }
 
-void Job::OnExecFailure() {
-  ExecFailure failure{};
-  while (::read(failures_in_.get(), &failure, sizeof failure) == sizeof failure) {
-    members_[failure.rank].ending.exec_error = net::ErrnoText(failure.error);
-  }
-}
-
-void Job::Reap() {
-  while (true) {
-    int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
-    if (pid <= 0) return;
-    // Others are the warden, and what ranks left behind: as their nearest living ancestor we inherit it.
-    const auto member = std::ranges::find_if(members_, [&](const Member& one) { return one.child.pid == pid; });
-    if (member != members_.end() && !member->ending.over()) OnEnd(*member, status);
-  }
-}
-
-void Job::OnEnd(Member& member, int status) {
-  OnExecFailure();
-  Drain(member);
-  Ending& ending = member.ending;
-  if (WIFSIGNALED(status)) {
-    ending.signal = WTERMSIG(status);
-  } else {
-    ending.code = WEXITSTATUS(status);
-  }
+void Job::OnEnded(int rank, Ending ending) {
+  if (!Has(rank) || members_[rank].ending.over()) return;
+  Member& member = members_[rank];
   ending.order = ended_++;
-  // It may have crashed all by itself after it was asked to end.
-  ending.told = member.last_sent != 0 && (ending.signal == 0 || ending.signal == member.last_sent);
+  member.ending = std::move(ending);
   member.ended_at = loop_->Now();
-  if (phase_ != Phase::kRunning || !ending.failed()) return;
+  if (phase_ != Phase::kRunning || !member.ending.failed()) return;
   phase_ = Phase::kSettling;
   Next(kSettle, &Job::EndBecauseOfFailure);
+}
+
+void Job::OnHostLost(const std::string& host, const std::string& why) {
+  Say(fmt::format("host {} is lost: {}", host, why));
+  for (Member& member : members_) {
+    if (member.slot->host != host || member.ending.over()) continue;
+    Ending ending;
+    ending.lost = why;
+    ending.told = member.asked;
+    OnEnded(member.slot->rank, std::move(ending));
+  }
+}
+
+void Job::OnHostFailure(const HostFailure& failure) {
+  host_failure_ = failure;
+  if (!ranks_started_) return;
+  // Of those that were not started there is nothing to end. The others have only begun.
+  for (Member& member : members_) {
+    if (member.slot->host == failure.host && member.pid == 0) member.ending.lost = failure.what;
+  }
+  if (phase_ == Phase::kRunning) EndAll(SIGTERM);
 }
 
 void Job::EndAll(int signal) {
   phase_ = Phase::kEnding;
   for (Member& member : members_) AskToEnd(member, signal);
-  Next(settings_.grace, &Job::KillAll);
+  Next(Seconds(settings_.grace_s), &Job::KillAll);
 }
 
 void Job::AskToEnd(Member& member, int signal) {
-  if (member.child.pid == 0 || member.ending.over() || member.last_sent != 0) return;
-  member.last_sent = IsStopped(member.child.pid) ? SIGKILL : signal;
-  ::kill(-member.child.pid, member.last_sent);
+  if (member.ending.over() || member.asked) return;
+  member.asked = true;
+  member.crew->AskToEnd(member.slot->rank, signal);
 }
 
 void Job::EndBecauseOfFailure() {
   phase_ = Phase::kEnding;
   std::set<int> leaving;
   for (const Member& member : members_) {
+    if (member.pid == 0) continue;
     const auto& blame = output_->blame(member.slot->rank);
     if (blame && !blame->silent) leaving.insert(blame->rank);
   }
@@ -222,22 +202,22 @@ void Job::EndBecauseOfFailure() {
     if (!leaving.contains(member.slot->rank)) AskToEnd(member, SIGTERM);
   }
   ended_by_us_at_ = loop_->Now();
-  Next(std::min(kLeaving, settings_.grace), &Job::EndThoseWhoLeave);
+  Next(std::min(kLeaving, Seconds(settings_.grace_s)), &Job::EndThoseWhoLeave);
 }
 
 void Job::EndThoseWhoLeave() {
   for (Member& member : members_) AskToEnd(member, SIGTERM);
-  Next(std::max(ended_by_us_at_ + settings_.grace - loop_->Now(), Duration::zero()), &Job::KillAll);
+  Next(std::max(ended_by_us_at_ + Seconds(settings_.grace_s) - loop_->Now(), Duration::zero()), &Job::KillAll);
 }
 
 void Job::KillAll() {
   phase_ = Phase::kKilling;
   for (Member& member : members_) {
-    if (member.child.pid == 0 || member.ending.over()) continue;
-    member.last_sent = SIGKILL;
-    ::kill(-member.child.pid, SIGKILL);
+    if (member.ending.over()) continue;
+    member.asked = true;
+    member.crew->Kill(member.slot->rank);
   }
-  Next(kAfterKill, &Job::Abandon);
+  Next(LocalCrew::kAfterKill + (remote_ == nullptr ? Duration::zero() : kAgentsTime), &Job::Abandon);
 }
 
 void Job::Next(Duration wait, void (Job::*call)()) {
@@ -249,38 +229,29 @@ void Job::Next(Duration wait, void (Job::*call)()) {
 }
 
 bool Job::AllOver() const {
-  return abandoned_ || std::ranges::all_of(members_, [](const Member& member) {
-           return member.child.pid == 0 || member.ending.over();
+  // Before all were started, those that were not have nothing to end.
+  return abandoned_ || std::ranges::all_of(members_, [&](const Member& member) {
+           return member.ending.over() || (member.crew == &local_ && member.pid == 0);
          });
 }
 
 void Job::SweepUp() {
   if (timer_) loop_->Cancel(*timer_);
   timer_.reset();
-  const auto left_behind = [this] {
-    std::vector<int> pids = Descendants();
-    std::erase(pids, warden_->pid());
-    return pids;
-  };
   // One that was asked to end with its rank has had its time.
   bool kill = phase_ == Phase::kEnding || phase_ == Phase::kKilling;
-  Time limit = loop_->Now() + (kill ? kAfterKill : settings_.grace);
-  std::set<int> asked;
-  for (auto pids = left_behind(); !pids.empty(); pids = left_behind()) {
-    if (loop_->Now() >= limit || (!kill && phase_ == Phase::kKilling)) {
-      if (std::exchange(kill, true)) return;
-      limit = loop_->Now() + kAfterKill;
+  if (remote_ != nullptr && ranks_started_) {
+    remote_->Finish(kill);
+    const Time limit = loop_->Now() + Seconds(settings_.grace_s) + LocalCrew::kAfterKill + kAgentsTime;
+    while (!remote_->Finished() && loop_->Now() < limit) {
+      loop_->Turn(limit - loop_->Now());
+      if (kill || phase_ != Phase::kKilling) continue;
+      kill = true;
+      remote_->Finish(kill);
     }
-    for (const int pid : pids) {
-      if (kill || IsStopped(pid)) {
-        ::kill(pid, SIGKILL);
-      } else if (asked.insert(pid).second) {
-        ::kill(pid, SIGTERM);
-      }
-    }
-    // Those whose parents end come to us, and their ends wake this up; others are looked for now and then.
-    loop_->Turn(std::clamp<Duration>(limit - loop_->Now(), Duration::zero(), std::chrono::milliseconds(100)));
   }
+  local_.SweepUp(kill, Seconds(settings_.grace_s), [this] { return phase_ == Phase::kKilling; });
+  local_.Drain();
 }
 
 Report Job::MakeReport() const {
@@ -288,22 +259,25 @@ Report Job::MakeReport() const {
   std::vector<Ending> endings;
   for (const Member& member : members_) {
     endings.push_back(member.ending);
-    RankReport one{.slot = *member.slot, .pid = member.child.pid, .ending = member.ending, .last_lines = {}};
+    RankReport one{.slot = *member.slot, .pid = member.pid, .ending = member.ending, .last_lines = {}};
     const Time ended = member.ended_at == Time{} ? over_ : member.ended_at;
-    one.ended_after_s = std::chrono::duration<double>(ended - started_).count();
+    one.ended_after_s = InSeconds(ended - started_);
     report.ranks.push_back(std::move(one));
   }
-  report.diagnosis = Diagnose(endings);
+  report.host_failure = host_failure_;
+  report.diagnosis = host_failure_ ? Diagnosis{} : Diagnose(endings);
   if (const int cause = report.diagnosis.cause; cause >= 0) {
     constexpr size_t kShown = 20;
     report.ranks[cause].last_lines = output_->stderr_tail(cause).Last(kShown);
     report.exit_code = interrupted_by_ == 0 ? report.diagnosis.exit_code : 128 + interrupted_by_;
-  } else if (interrupted_by_ != 0 && std::ranges::any_of(endings, &Ending::failed)) {
+  } else if (host_failure_) {
+    report.exit_code = host_failure_->exit_code;
+  } else if (interrupted_by_ != 0 && (!ranks_started_ || std::ranges::any_of(endings, &Ending::failed))) {
     report.exit_code = 128 + interrupted_by_;
   }
   report.interrupted_by = interrupted_by_;
   report.started_at = started_at_;
-  report.elapsed_s = std::chrono::duration<double>(over_ - started_).count();
+  report.elapsed_s = InSeconds(over_ - started_);
   report.logs = output_->logs();
   return report;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A job's life: start the ranks, pass on output and signals, and when one fails, or the user asks, end them all.
+// A job's life: wait for the agents of other hosts, start the ranks, pass on output and signals, and when one fails, or
+// the user asks, end them all.
 //
 //   running  -- a rank fails -->  settling  -- a moment later -->  ending  -- grace is over -->  killing
 //   running  -- the user ends it ----------------------------->  ending  -- asks again ------>  killing
@@ -10,8 +11,6 @@
 //
 // Thread safety: none; one thread, on its own loop. That thread must be the one that lives as long as the program.
 
-#include <signal.h>
-
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,8 +19,10 @@
 
 #include "hvd/base/clock.h"
 #include "hvd/base/result.h"
+#include "hvd/launch/local_crew.h"
 #include "hvd/launch/output.h"
 #include "hvd/launch/plan.h"
+#include "hvd/launch/remote_hosts.h"
 #include "hvd/launch/report.h"
 #include "hvd/launch/spawn.h"
 #include "hvd/launch/warden.h"
@@ -32,42 +33,43 @@ namespace hvd::launch {
 class Job {
  public:
   struct Settings {
-    Duration grace = std::chrono::seconds(5);
-    std::string store;  // where the ranks meet
-    std::string name;   // value of kJobVariable
+    double grace_s = 5;
     Inherited inherited;
-    std::function<void(double seconds)> on_started{};  // all ranks were started; may be empty
+    // Opens the place where ranks meet: at this address of this machine, or, if it is empty, for this machine alone.
+    std::function<Result<RankPlace>(const std::string& address)> open_place;
+    // For the user, about how it goes; may be empty.
+    std::function<void(const std::string& line)> says{};
   };
 
-  // All that is pointed to outlives the job. Signals must be blocked already (BlockSignals).
-  Job(Settings settings, const Plan& plan, Warden* warden, Output* output, loop::Loop* loop);
+  // All that is pointed to outlives the job. Signals must be blocked already (BlockSignals). `remote`: the plan's other
+  // hosts; nullptr if there are none.
+  Job(Settings settings, const Plan& plan, Warden* warden, Output* output, RemoteHosts* remote, loop::Loop* loop);
   ~Job();
 
   // Starts all ranks and returns when none is left. An error: they could not be started; what was is ended.
   Status Run();
   Report MakeReport() const;
 
-  // The signals that a job handles itself, blocked from now on; returns what was blocked before.
-  static sigset_t BlockSignals();
-
  private:
   enum class Phase { kRunning, kSettling, kEnding, kKilling };
   struct Member {
     const Slot* slot;
-    Child child;
-    Ending ending;
+    Crew* crew;
+    int pid = 0;
+    bool asked = false;  // to end, by us
+    Ending ending{};
     Time ended_at{};
-    int last_sent = 0;  // signal that may have ended it
   };
 
-  Status WatchEvents();
+  CrewEvents MakeEvents();
+  // Until the agents of all hosts are here; false: they will not be.
+  Result<bool> Gather();
   Status StartAll();
-  void ReadFrom(Member& member, Stream stream, size_t most);
-  void Drain(Member& member);
+  void OnStarted(int rank, int pid);
+  void OnEnded(int rank, Ending ending);
+  void OnHostLost(const std::string& host, const std::string& why);
+  void OnHostFailure(const HostFailure& failure);
   void OnSignals();
-  void OnExecFailure();
-  void Reap();
-  void OnEnd(Member& member, int status);
   void EndAll(int signal);
   void AskToEnd(Member& member, int signal);
   void EndBecauseOfFailure();
@@ -77,21 +79,27 @@ class Job {
   void Abandon() { abandoned_ = true; }
   void SweepUp();
   bool AllOver() const;
+  bool Has(int rank) const { return rank >= 0 && rank < static_cast<int>(members_.size()); }
   // Runs `call` after `wait`, in place of what was to be done next.
   void Next(Duration wait, void (Job::*call)());
+  void Say(const std::string& line) const;
 
   const Settings settings_;
   const Plan& plan_;
-  Warden* const warden_;
   Output* const output_;
+  RemoteHosts* const remote_;
   loop::Loop* const loop_;
+  LocalCrew local_;
   Phase phase_ = Phase::kRunning;
   std::vector<Member> members_;
-  net::Fd signals_, failures_in_, failures_out_;
+  net::Fd signals_;
   std::optional<loop::TimerId> timer_;
+  std::optional<HostFailure> host_failure_;
+  std::string meeting_address_;  // of this machine, that all hosts reach; empty: there are no others
   int interrupted_by_ = 0;
+  bool ranks_started_ = false;
   bool abandoned_ = false;
-  int ended_ = 0;
+  int up_ = 0, ended_ = 0;
   Time started_{}, over_{}, ended_by_us_at_{};
   std::time_t started_at_ = 0;
 };

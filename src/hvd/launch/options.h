@@ -27,6 +27,7 @@ struct Options {
   Whole ssh_port;
   Text ssh_identity_file;
   Switch no_ssh, disable_cache;
+  Text driver_address, token_file;
   List network_interfaces;
 
   // How ranks are started and ended.

@@ -156,6 +156,7 @@ std::string HelpText() {
       "report says which was first and why, and the exit code is its.\n\n"
       "  horovodrun -np 4 python train.py\n"
       "  horovodrun -np 4 train.py --epochs 3\n"
+      "  horovodrun -np 8 -H host1:4,host2:4 python train.py\n"
       "  horovodrun doctor [-np N] [-H HOSTS]    looks for what keeps a job from starting, or slows it down\n";
   for (const Section& section : Sections()) {
     std::string listed;
@@ -171,9 +172,11 @@ std::string HelpText() {
   text +=
       "\nExit codes: 0 all ranks ended well; the code of the rank that failed first; 128+N if it was ended by signal "
       "N,\n"
-      "or if horovodrun was; 2 wrong usage; 125 horovodrun itself failed; 126, 127 the command cannot be run, or was "
-      "not\n"
-      "found.\n";
+      "or if horovodrun was; 2 wrong usage; 121 a host cannot be reached; 122 a host cannot run the ranks; 123 a host "
+      "was\n"
+      "lost; 124 a host did not come in time; 125 horovodrun itself failed; 126, 127 the command cannot be run, or "
+      "was\n"
+      "not found.\n";
   return text;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/launch/plan.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "hvd/launch/command.h"
 #include "hvd/launch/flags.h"
 #include "hvd/launch/this_machine.h"
@@ -11,6 +14,15 @@ namespace {
 
 // What an outer launcher told this one about itself is not for the ranks of this job.
 constexpr const char* kOuterJob[] = {"HOROVOD_RENDEZVOUS_ADDR", "HOROVOD_TOKEN_FILE", "HOROVOD_GENERATION"};
+
+// In the order of their first rank, each once.
+std::vector<std::string> HostsOf(const std::vector<Slot>& slots) {
+  std::vector<std::string> hosts;
+  for (const Slot& slot : slots) {
+    if (hosts.empty() || hosts.back() != slot.host) hosts.push_back(slot.host);
+  }
+  return hosts;
+}
 
 Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read) {
   const int count = static_cast<int>(*options.num_proc);
@@ -23,20 +35,14 @@ Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& re
     if (!text) return Fail(Code::kInvalidArgument, "--hostfile {}", text.error().message);
     HVD_ASSIGN_OR_RETURN(hosts, ParseHostfile(*text, *options.hostfile));
   }
-  HVD_ASSIGN_OR_RETURN(std::vector<Slot> slots, AssignSlots(std::move(hosts), count));
-  for (const Slot& slot : slots) {
-    if (IsThisMachine(slot.host)) continue;
-    return Fail(Code::kUnimplemented, "host {} is not this machine: starting ranks on others is not in this release",
-                slot.host);
-  }
-  return slots;
+  return AssignSlots(std::move(hosts), count);
 }
 
 bool IsVariable(std::string_view name) {
   return !name.empty() && name.find_first_of(" \t\"'$") == std::string_view::npos;
 }
 
-Status ReadEnvFile(const std::string& path, std::string_view text, Environment* environment) {
+Status ReadEnvFile(const std::string& path, std::string_view text, Plan* plan) {
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -51,22 +57,25 @@ Status ReadEnvFile(const std::string& path, std::string_view text, Environment* 
     std::string_view value = line.substr(equals + 1);
     const bool quoted = value.size() >= 2 && (value[0] == '"' || value[0] == '\'') && value.back() == value[0];
     if (quoted) value = value.substr(1, value.size() - 2);
-    environment->Set(std::string(line.substr(0, equals)), std::string(value));
+    plan->given.emplace_back(line.substr(0, equals));
+    plan->environment.Set(plan->given.back(), std::string(value));
   }
   return {};
 }
 
-Result<Environment> PlanEnvironment(const Options& options, Environment environment, const FileReader& read) {
+Status PlanEnvironment(const Options& options, const FileReader& read, Plan* plan) {
+  Environment& environment = plan->environment;
   for (const char* name : kOuterJob) environment.Unset(name);
   if (options.env_file) {
     auto text = read(*options.env_file);
     if (!text) return Fail(Code::kInvalidArgument, "--env-file {}", text.error().message);
-    HVD_RETURN_IF_ERROR(ReadEnvFile(*options.env_file, *text, &environment));
+    HVD_RETURN_IF_ERROR(ReadEnvFile(*options.env_file, *text, plan));
   }
   for (const std::string& one : options.exports) {
     const size_t equals = one.find('=');
     const std::string name = one.substr(0, equals);
     if (!IsVariable(name)) return Fail(Code::kInvalidArgument, "-x {}: expected NAME or NAME=VALUE", one);
+    plan->given.push_back(name);
     if (equals != std::string::npos) {
       environment.Set(name, one.substr(equals + 1));
     } else if (!environment.Get(name)) {
@@ -76,7 +85,7 @@ Result<Environment> PlanEnvironment(const Options& options, Environment environm
   for (auto& [name, value] : Exports(options)) environment.Set(name, std::move(value));
   // Lines appear when they are printed, not when the program ends.
   if (!environment.Get("PYTHONUNBUFFERED")) environment.Set("PYTHONUNBUFFERED", "1");
-  return environment;
+  return {};
 }
 
 }  // namespace
@@ -85,14 +94,24 @@ Result<Plan> MakePlan(const Options& options, const Environment& environment, co
                       const FileReader& read) {
   Plan plan;
   HVD_ASSIGN_OR_RETURN(plan.slots, PlanSlots(options, read));
-  HVD_ASSIGN_OR_RETURN(plan.environment, PlanEnvironment(options, environment, read));
+  for (const std::string& host : HostsOf(plan.slots)) {
+    if (!IsThisMachine(host)) plan.remote_hosts.push_back(host);
+  }
+  plan.environment = environment;
+  HVD_RETURN_IF_ERROR(PlanEnvironment(options, read, &plan));
   HVD_ASSIGN_OR_RETURN(Command command, ResolveCommand(options.command, self, plan.environment));
   plan.program = std::move(command.program);
   plan.arguments = std::move(command.arguments);
   return plan;
 }
 
-Environment RankEnvironment(const Plan& plan, const Slot& slot, const std::string& store, const std::string& job) {
+std::vector<Slot> SlotsOf(const Plan& plan, const std::string& host) {
+  std::vector<Slot> slots;
+  std::ranges::copy_if(plan.slots, std::back_inserter(slots), [&](const Slot& slot) { return slot.host == host; });
+  return slots;
+}
+
+Environment RankEnvironment(const Plan& plan, const Slot& slot, const RankPlace& place) {
   Environment environment = plan.environment;
   const auto number = [&](const char* name, int value) { environment.Set(name, fmt::format("{}", value)); };
   number("HOROVOD_RANK", slot.rank);
@@ -102,14 +121,15 @@ Environment RankEnvironment(const Plan& plan, const Slot& slot, const std::strin
   number("HOROVOD_CROSS_RANK", slot.cross_rank);
   number("HOROVOD_CROSS_SIZE", slot.cross_size);
   environment.Set("HOROVOD_HOSTNAME", slot.host);
-  environment.Set("HOROVOD_RENDEZVOUS_ADDR", store);
+  environment.Set("HOROVOD_RENDEZVOUS_ADDR", place.store);
+  if (!place.token_file.empty()) environment.Set("HOROVOD_TOKEN_FILE", place.token_file);
   environment.Set("HOROVOD_CONTROLLER", "gloo");
   environment.Set("HOROVOD_CPU_OPERATIONS", "gloo");
-  if (const auto where = net::ParseHostPort(store)) {
+  if (const auto where = net::ParseHostPort(place.store)) {
     environment.Set("HOROVOD_GLOO_RENDEZVOUS_ADDR", where->host);
     number("HOROVOD_GLOO_RENDEZVOUS_PORT", where->port);
   }
-  environment.Set(kJobVariable, job);
+  environment.Set(kJobVariable, place.job);
   return environment;
 }
 

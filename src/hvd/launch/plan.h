@@ -15,9 +15,19 @@ namespace hvd::launch {
 
 struct Plan {
   std::vector<Slot> slots;
-  std::string program;      // path of the file to execute
-  List arguments;           // its argv
-  Environment environment;  // of all ranks; RankEnvironment adds what differs
+  std::vector<std::string> remote_hosts{};  // those of the slots' hosts that are not this machine, in their order
+  std::string folder{};                     // working folder; empty: where this process is
+  std::string program{};                    // path of the file to execute
+  List arguments{};                         // its argv
+  Environment environment{};                // of all ranks; RankEnvironment adds what differs
+  std::vector<std::string> given{};         // names of variables that the user gave for the ranks of all hosts
+};
+
+// What a rank must know of the job beside its slot.
+struct RankPlace {
+  std::string store;         // host:port of the place where ranks meet
+  std::string job;           // what marks this job's processes on this host
+  std::string token_file{};  // empty: all ranks are of this user on this machine, and there is no token
 };
 
 // Codes: kNotFound and kPermissionDenied are about the command, kInvalidArgument about flags.
@@ -25,8 +35,10 @@ struct Plan {
 Result<Plan> MakePlan(const Options& options, const Environment& environment, const std::string& self,
                       const FileReader& read);
 
-// `store` is host:port of the place where ranks meet, `job` what marks this job's processes.
-Environment RankEnvironment(const Plan& plan, const Slot& slot, const std::string& store, const std::string& job);
+Environment RankEnvironment(const Plan& plan, const Slot& slot, const RankPlace& place);
+
+// The slots of one host.
+std::vector<Slot> SlotsOf(const Plan& plan, const std::string& host);
 
 // The variable that `job` is in: names of nested jobs, outermost first, separated by '/'.
 inline constexpr const char* kJobVariable = "HOROVOD_JOB_ID";

@@ -9,12 +9,15 @@
 #include <cstdio>
 #include <fstream>
 
+#include "hvd/launch/agent.h"
 #include "hvd/launch/command.h"
+#include "hvd/launch/exit_codes.h"
 #include "hvd/launch/job.h"
 #include "hvd/launch/mpirun.h"
 #include "hvd/launch/parse.h"
+#include "hvd/launch/remote_plan.h"
+#include "hvd/launch/signals.h"
 #include "hvd/net/crypto.h"
-#include "hvd/rendezvous/factory.h"
 
 namespace hvd::launch {
 namespace {
@@ -93,14 +96,6 @@ Result<std::string> NewJobName() {
   return net::ToHex(random);
 }
 
-rlimit RaiseFileLimit() {
-  rlimit before{};
-  ::getrlimit(RLIMIT_NOFILE, &before);
-  const rlimit raised{before.rlim_max, before.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return before;
-}
-
 void Save(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
@@ -120,35 +115,45 @@ int Finish(const Options& options, const Report& report, Sink* out, Sink* err) {
   return report.exit_code;
 }
 
-int RunJob(const Options& options, const Plan& plan, OutputOptions output_options, const Environment& environment) {
+int RunJob(const std::string& self, const Options& options, const Plan& plan, OutputOptions output_options,
+           const Environment& environment) {
   Job::Settings settings;
-  settings.grace = Seconds(options.grace_period.value_or(5));
+  settings.grace_s = options.grace_period.value_or(5);
   settings.inherited.files = RaiseFileLimit();
-  settings.inherited.mask = Job::BlockSignals();
+  settings.inherited.mask = BlockSignals();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  auto trust = MakeTrust(options, plan, environment);
+  if (!trust) return Complain(trust.error(), CodeFor(trust.error()));
   auto name = NewJobName();
   if (!name) return Complain(name.error(), kOwnFailure);
   const auto outer = environment.Get(kJobVariable);
-  settings.name = outer ? *outer + "/" + *name : *name;
-  auto warden = Warden::Start(*name);
+  const std::string job_name = outer ? *outer + "/" + *name : *name;
+  auto warden = Warden::Start(*name, trust->folder ? trust->folder->path() : "");
   if (!warden) return Complain(warden.error(), kOwnFailure);
-  // Of this user on this machine alone: a unix socket, no port is opened and no secret is needed.
-  auto store = rendezvous::Serve({.address = "127.0.0.1:0"});
-  if (!store) return Complain(store.error(), kOwnFailure);
-  settings.store = (*store)->address();
   auto loop = loop::CreateEpollLoop();
   if (!loop) return Complain(loop.error(), kOwnFailure);
   Sink out(1), err(2);
   for (const std::string& note : options.notes) err.Write(fmt::format("horovodrun: note: {}\n", note));
-  // On a terminal people see that it begins; into files and pipes goes what ranks print alone, unless asked.
-  if (options.verbose || ::isatty(2) == 1) {
-    settings.on_started = [&](double seconds) {
-      err.Write(fmt::format("horovodrun: {} {} started in {:.3f} s: {}\n", plan.slots.size(),
-                            plan.slots.size() == 1 ? "rank" : "ranks", seconds, plan.program));
-    };
-  }
+  // On a terminal people see how it begins; into files and pipes goes what ranks print alone, unless asked.
+  const bool talkative = options.verbose || ::isatty(2) == 1;
+  if (talkative) settings.says = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
+  std::unique_ptr<rendezvous::Server> store;
+  settings.open_place = [&](const std::string& address) -> Result<RankPlace> {
+    HVD_ASSIGN_OR_RETURN(store, OpenStore(address, trust->token));
+    return RankPlace{store->address(), job_name, trust->folder ? trust->folder->token_file() : ""};
+  };
   Output output(std::move(output_options), static_cast<int>(plan.slots.size()), &out, &err);
-  Job job(std::move(settings), plan, &*warden, &output, loop->get());
+  std::optional<RemoteHosts> remote;
+  if (!plan.remote_hosts.empty()) {
+    auto made = PlanRemote(self, options, plan, *trust->token, environment);
+    if (!made) return Complain(made.error(), CodeFor(made.error()));
+    made->talkative = talkative;
+    made->on_open = [&](const std::vector<std::string>& addresses) {
+      if (options.no_ssh) err.Write(HowToStartAgents(plan, addresses, *trust));
+    };
+    remote.emplace(*made, settings.inherited, loop->get());
+  }
+  Job job(settings, plan, &*warden, &output, remote ? &*remote : nullptr, loop->get());
   const Status ran = job.Run();
   if (options.verbose) err.Write(fmt::format("horovodrun: all ranks ended, {:.3f} s\n", job.MakeReport().elapsed_s));
   if (!ran) {
@@ -163,6 +168,9 @@ int RunJob(const Options& options, const Plan& plan, OutputOptions output_option
 
 int RunProgram(const std::string& self, const std::vector<std::string>& arguments, const Environment& environment) {
   if (!arguments.empty() && arguments[0] == "doctor") return Doctor(self, arguments, environment);
+  if (!arguments.empty() && arguments[0] == "agent") {
+    return RunAgent(self, {arguments.begin() + 1, arguments.end()}, environment);
+  }
   auto options = Parse(arguments, ReadFile);
   if (!options) return Complain(options.error(), kUsage);
   if (options->help) {
@@ -184,7 +192,7 @@ int RunProgram(const std::string& self, const std::vector<std::string>& argument
   }
   auto output = MakeOutputOptions(*options, environment);
   if (!output) return Complain(output.error(), kUsage);
-  return RunJob(*options, *plan, std::move(*output), environment);
+  return RunJob(self, *options, *plan, std::move(*output), environment);
 }
 
 }  // namespace hvd::launch

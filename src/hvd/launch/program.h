@@ -9,12 +9,6 @@
 
 namespace hvd::launch {
 
-// Exit codes of the launcher's own; see HelpText.
-inline constexpr int kUsage = 2;
-inline constexpr int kOwnFailure = 125;
-inline constexpr int kCannotRun = 126;
-inline constexpr int kNoCommand = 127;
-
 // `self` is the path of the program. Must be called on the main thread, before any other is started.
 int RunProgram(const std::string& self, const std::vector<std::string>& arguments, const Environment& environment);
 

@@ -22,7 +22,8 @@ std::string CollateralText(const Report& report) {
   std::map<std::string, std::vector<int>> alike;
   for (const int rank : report.diagnosis.collateral) {
     const Ending& ending = report.ranks[rank].ending;
-    alike[ending.told || !ending.over() ? "ended by horovodrun" : Describe(ending)].push_back(rank);
+    alike[ending.lost.empty() && (ending.told || !ending.over()) ? "ended by horovodrun" : Describe(ending)].push_back(
+        rank);
   }
   std::string text;
   for (const auto& [how, ranks] : alike) text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", Ranks(ranks), how);
@@ -33,6 +34,7 @@ std::string WhatHappened(const Report& report) {
   const RankReport& cause = report.ranks[report.diagnosis.cause];
   const Ending& ending = cause.ending;
   const std::string who = fmt::format("rank {}", cause.slot.rank);
+  if (!ending.lost.empty()) return fmt::format("host {} was lost: {}", cause.slot.host, ending.lost);
   if (!ending.exec_error.empty()) return fmt::format("{} could not be executed: {}", who, ending.exec_error);
   if (report.diagnosis.silent) return fmt::format("{} did not respond, or never came; it was ended", who);
   if (ending.code == 0) return fmt::format("{} ended, with exit code 0, while the others still needed it", who);
@@ -50,6 +52,7 @@ std::string SignalName(int signal) {
 
 std::string Describe(const Ending& ending) {
   if (!ending.exec_error.empty()) return "could not be executed";
+  if (!ending.lost.empty()) return "lost with its host";
   if (ending.signal != 0) return fmt::format("signal {} ({})", ending.signal, SignalName(ending.signal));
   if (ending.code) return fmt::format("exit code {}", *ending.code);
   return "still running";
@@ -61,6 +64,13 @@ std::string Suggestion(const Report& report) {
   const auto says = [&](std::string_view text) {
     return std::ranges::any_of(cause.last_lines, [&](const std::string& line) { return line.starts_with(text); });
   };
+  if (!ending.lost.empty()) {
+    return fmt::format(
+        "see whether {} is up and its network works (ping, dmesg there); its ranks were ended there, or will be as "
+        "soon "
+        "as it notices",
+        cause.slot.host);
+  }
   if (!ending.exec_error.empty()) return "see whether the program is for this machine, and the first line of a script";
   if (report.diagnosis.silent) {
     return "see what it did: run again with HOROVOD_FLIGHT_DIR=DIR, or look into the process while it hangs (py-spy "
@@ -81,6 +91,11 @@ std::string Suggestion(const Report& report) {
 }
 
 std::string ReportText(const Report& report) {
+  if (report.host_failure) {
+    const HostFailure& failure = *report.host_failure;
+    return fmt::format("horovodrun: the job failed: host {}: {}\n  suggestion: {}\n", failure.host, failure.what,
+                       failure.suggestion);
+  }
   if (report.diagnosis.cause < 0) {
     if (report.interrupted_by == 0) return {};
     return fmt::format("horovodrun: ended by {} after {:.1f} s\n", SignalName(report.interrupted_by), report.elapsed_s);

@@ -3,10 +3,12 @@
 // What is said at the end: which rank failed first and why, for people and for programs. Pure.
 
 #include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hvd/launch/diagnose.h"
+#include "hvd/launch/host_failure.h"
 #include "hvd/launch/hosts.h"
 
 namespace hvd::launch {
@@ -22,6 +24,7 @@ struct RankReport {
 struct Report {
   std::vector<RankReport> ranks;
   Diagnosis diagnosis;
+  std::optional<HostFailure> host_failure{};  // the job could not begin because of it; then there is no diagnosis
   int exit_code = 0;
   int interrupted_by = 0;  // signal that the launcher got
   std::time_t started_at = 0;

@@ -19,6 +19,7 @@ Json OfRank(const RankReport& rank) {
     json["exit_code"] = *rank.ending.code;
   }
   if (!rank.ending.exec_error.empty()) json["exec_error"] = rank.ending.exec_error;
+  if (!rank.ending.lost.empty()) json["host_lost"] = rank.ending.lost;
   json["ended_by_horovodrun"] = rank.ending.told;
   json["ended_after_s"] = rank.ended_after_s;
   return json;
@@ -39,11 +40,16 @@ std::string Traceback(const std::vector<std::string>& lines) {
 std::string ReportJson(const Report& report) {
   const bool failed = report.diagnosis.cause >= 0;
   Json json;
-  json["status"] = failed ? "failed" : report.interrupted_by != 0 ? "interrupted" : "ok";
+  json["status"] = failed || report.host_failure ? "failed" : report.interrupted_by != 0 ? "interrupted" : "ok";
   json["exit_code"] = report.exit_code;
   json["ranks"] = report.ranks.size();
   json["elapsed_s"] = report.elapsed_s;
   if (report.interrupted_by != 0) json["interrupted_by"] = SignalName(report.interrupted_by);
+  if (report.host_failure) {
+    json["host"] = report.host_failure->host;
+    json["host_failure"] = report.host_failure->what;
+    json["suggestion"] = report.host_failure->suggestion;
+  }
   if (failed) {
     const RankReport& cause = report.ranks[report.diagnosis.cause];
     const auto when = report.started_at + static_cast<std::time_t>(cause.ended_after_s);

@@ -18,7 +18,7 @@ struct Prepared {
   char** arguments;
   char** environment;
   const Inherited* inherited;
-  int out, err, null, failures;
+  int out, err, in, failures;
   pid_t parent;
 };
 
@@ -28,7 +28,7 @@ struct Prepared {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have died before the kernel was told.
   if (::getppid() != prepared.parent) ::_exit(125);
-  ::dup2(prepared.null, 0);
+  ::dup2(prepared.in, 0);
   ::dup2(prepared.out, 1);
   ::dup2(prepared.err, 2);
   ::setrlimit(RLIMIT_NOFILE, &prepared.inherited->files);
@@ -57,7 +57,7 @@ Result<std::pair<net::Fd, net::Fd>> Pipe() {
 }  // namespace
 
 Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
-                    const std::vector<std::string>& environment, const Inherited& inherited, int failures) {
+                    const std::vector<std::string>& environment, const Inherited& inherited, int failures, int input) {
   HVD_ASSIGN_OR_RETURN(auto out, Pipe());
   HVD_ASSIGN_OR_RETURN(auto err, Pipe());
   const net::Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -65,7 +65,7 @@ Result<Child> Spawn(int rank, const std::string& program, const std::vector<std:
   std::vector<char*> argv = Pointers(arguments);
   std::vector<char*> envp = Pointers(environment);
   const Prepared prepared{rank,       program.c_str(),  argv.data(),      envp.data(),
-                          &inherited, out.second.get(), err.second.get(), null.get(),
+                          &inherited, out.second.get(), err.second.get(), input < 0 ? null.get() : input,
                           failures,   ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) return Fail(Code::kResourceExhausted, "rank {}: no process: {}", rank, net::ErrnoText(errno));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Starts one process of a rank: in a process group of its own, with nothing open but stdin (nothing to read), stdout
-// and stderr, and killed by the kernel when the launcher dies.
+// Starts one process, of a rank or of ssh: in a process group of its own, with nothing open but stdin (nothing to read,
+// unless given), stdout and stderr, and killed by the kernel when the launcher dies.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -33,6 +33,7 @@ struct ExecFailure {
 // Must be called on the thread that lives as long as the launcher: the kernel watches it for the rank. A failure to
 // execute is told through `failures`, the write end of a pipe: one ExecFailure; the child then exits with 127.
 Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
-                    const std::vector<std::string>& environment, const Inherited& inherited, int failures);
+                    const std::vector<std::string>& environment, const Inherited& inherited, int failures,
+                    int input = -1);
 
 }  // namespace hvd::launch

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "hvd/launch/processes.h"
+#include "hvd/launch/secret_folder.h"
 #include "hvd/net/socket.h"
 
 namespace hvd::launch {
@@ -44,7 +45,7 @@ void KillAll(const std::vector<int>& groups, const std::string& job) {
   }
 }
 
-[[noreturn]] void Keep(int from, const std::string& job) {
+[[noreturn]] void Keep(int from, const std::string& job, const std::string& folder) {
   ::setsid();  // what a terminal sends to the launcher's group is not for it
   ::prctl(PR_SET_NAME, "horovodrun-ward");
   sigset_t all;
@@ -60,17 +61,18 @@ void KillAll(const std::vector<int>& groups, const std::string& job) {
     if (group == kDismissed) ::_exit(0);
     groups.push_back(group);
   }
+  RemoveSecret(folder);
   KillAll(groups, job);
   ::_exit(0);
 }
 
 }  // namespace
 
-Result<Warden> Warden::Start(const std::string& job) {
+Result<Warden> Warden::Start(const std::string& job, const std::string& folder) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Fail(Code::kResourceExhausted, "no pipe: {}", net::ErrnoText(errno));
   const pid_t pid = ::fork();
-  if (pid == 0) Keep(ends[0], job);
+  if (pid == 0) Keep(ends[0], job, folder);
   ::close(ends[0]);
   net::Fd to(ends[1]);
   if (pid < 0) return Fail(Code::kResourceExhausted, "no process: {}", net::ErrnoText(errno));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A process that does nothing until the launcher dies without a word; then it kills what the job left behind: the
-// ranks' process groups, and whatever else carries the job's name in its environment. The kernel kills the ranks
-// themselves at once (spawn.h); this is for their children.
+// ranks' process groups, whatever else carries the job's name in its environment, and the folder of its secret. The
+// kernel kills the ranks themselves at once (spawn.h); this is for their children.
 //
 // Thread safety: none.
 // Lifetime: start it before any thread. The destructor dismisses it: it ends and does nothing.
@@ -16,7 +16,8 @@ namespace hvd::launch {
 
 class Warden {
  public:
-  static Result<Warden> Start(const std::string& job);
+  // `folder`: of the job's token (secret_folder.h), or empty.
+  static Result<Warden> Start(const std::string& job, const std::string& folder = {});
   Warden(Warden&& other) noexcept;
   Warden& operator=(Warden&&) = delete;
   ~Warden();

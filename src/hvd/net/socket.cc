@@ -66,7 +66,7 @@ Result<Fd> Listen(const Address& address, int backlog) {
                 address.ToString());
   }
   if (error == EADDRNOTAVAIL) {
-    return Fail(Code::kInvalidArgument, "{} is no address of this machine", address.ToString());
+    return Fail(Code::kFailedPrecondition, "{} is no address of this machine", address.ToString());
   }
   const Code code = error == EACCES ? Code::kPermissionDenied : Code::kUnknown;
   return Fail(code, "cannot listen at {}: {}", address.ToString(), ErrnoText(error));

@@ -20,7 +20,7 @@
 namespace hvd::net {
 
 // Refuses a wildcard address: nothing of ours is reachable from interfaces that nobody chose. kAlreadyExists if the
-// address is taken.
+// address is taken, kFailedPrecondition if it is no address of this machine.
 Result<Fd> Listen(const Address& address, int backlog = 1024);
 // An empty optional: nobody waits.
 Result<std::optional<Fd>> Accept(int listener);

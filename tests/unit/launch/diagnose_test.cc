@@ -55,6 +55,26 @@ TEST(Diagnosis, TheOneThatTheOthersNameThoughItWentLast) {
   EXPECT_THAT(found.collateral, ElementsAre(0, 1));
 }
 
+Ending WithItsHost(int order, bool told = false) {
+  return {.told = told, .lost = "it did not respond for 5 s", .order = order};
+}
+
+TEST(Diagnosis, AHostThatIsLostIsNamedWhoeverNoticedFirst) {
+  // The ranks saw the silence first; then their launcher asked all to end; then it missed the host itself.
+  const Diagnosis by_ranks =
+      Diagnose({Exit(1, 0, Silent(2)), Exit(1, 1, Silent(3)), WithItsHost(2, true), WithItsHost(3, true)});
+  EXPECT_EQ(by_ranks.cause, 2);
+  EXPECT_EQ(by_ranks.exit_code, kHostLost);
+  EXPECT_FALSE(by_ranks.silent);
+  const Diagnosis by_us = Diagnose({Signal(SIGTERM, 2, true), Exit(1, 1), WithItsHost(0)});
+  EXPECT_EQ(by_us.cause, 2);
+  EXPECT_EQ(by_us.exit_code, kHostLost);
+  // A rank that failed before, and by itself, is the cause all the same.
+  const Diagnosis before = Diagnose({Exit(3, 0), Exit(1, 1, Lost(0)), WithItsHost(2, true)});
+  EXPECT_EQ(before.cause, 0);
+  EXPECT_EQ(before.exit_code, 3);
+}
+
 TEST(Diagnosis, ASurvivorThatExitsIsNotBlamedForIt) {
   // 0 saw that 1 had gone, 1 had seen 2.
   const Diagnosis found = Diagnose({Exit(1, 1, Lost(1)), Exit(1, 0, Lost(2)), Exit(7, 2)});
@@ -137,6 +157,26 @@ TEST(Reports, AsJson) {
   EXPECT_THAT(json["first"]["traceback"].get<std::string>(), testing::StartsWith("Traceback"));
   EXPECT_EQ(json["collateral"].size(), 2U);
   EXPECT_EQ(nlohmann::json::parse(ReportJson({}))["status"], "ok");
+}
+
+TEST(Reports, NameAHostThatIsLostOrNeverCame) {
+  Report report;
+  for (int rank = 0; rank < 2; ++rank) {
+    report.ranks.push_back({.slot = {.host = rank == 0 ? "a" : "b", .rank = rank}, .pid = 100 + rank});
+  }
+  report.ranks[0].ending = Exit(1, 1, Lost(1));
+  report.ranks[1].ending = WithItsHost(0);
+  report.diagnosis = Diagnose({report.ranks[0].ending, report.ranks[1].ending});
+  EXPECT_THAT(ReportText(report), HasSubstr("the job failed: host b was lost: it did not respond for 5 s\n"));
+  EXPECT_EQ(nlohmann::json::parse(ReportJson(report))["first"]["host_lost"], "it did not respond for 5 s");
+  Report early;
+  early.host_failure = HostFailure{"b", kUnreachable, "ssh ended with exit code 255: no", "try it by hand"};
+  early.exit_code = kUnreachable;
+  EXPECT_EQ(ReportText(early),
+            "horovodrun: the job failed: host b: ssh ended with exit code 255: no\n  suggestion: try it by hand\n");
+  const auto json = nlohmann::json::parse(ReportJson(early));
+  EXPECT_EQ(json["status"], "failed");
+  EXPECT_EQ(json["host"], "b");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hvd/launch/command.h"
+#include "hvd/launch/remote_environment.h"
 
 namespace hvd::launch {
 namespace {
@@ -73,11 +74,13 @@ TEST_F(Plans, ACommandThatCannotBeRunIsNamed) {
   EXPECT_THAT(Make({"-np", "1", "nothing.py"}).error().message, HasSubstr("no such script here"));
 }
 
-TEST_F(Plans, HostsThatAreNotThisMachineAreRefused) {
-  EXPECT_THAT(Make({"-np", "1", "-H", "no-such-host.invalid:1", "true"}).error().message,
-              HasSubstr("host no-such-host.invalid is not this machine"));
+TEST_F(Plans, HostsThatAreNotThisMachineAreKnown) {
+  const auto plan = Make({"-np", "4", "-H", "no-such-host.invalid:1,localhost:2,[2001:db8::1]:1", "true"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(plan->remote_hosts, ElementsAre("no-such-host.invalid", "2001:db8::1"));
+  EXPECT_EQ(SlotsOf(*plan, "localhost").size(), 2U);
   for (const char* host : {"localhost", "127.0.0.1", "[::1]"}) {
-    EXPECT_TRUE(Make({"-np", "1", "-H", host, "true"})) << host;
+    EXPECT_TRUE(Make({"-np", "1", "-H", host, "true"})->remote_hosts.empty()) << host;
   }
 }
 
@@ -85,7 +88,7 @@ TEST_F(Plans, ARankLearnsWhereItIs) {
   environment_.Set("HOROVOD_TOKEN_FILE", "/outer");
   const auto plan = Make({"-np", "2", "-H", "localhost:4", "--cache-capacity", "5", "-x", "A=1=2", "true"});
   ASSERT_TRUE(plan) << plan.error().message;
-  const Environment rank = RankEnvironment(*plan, plan->slots[1], "127.0.0.1:77", "outer/inner");
+  const Environment rank = RankEnvironment(*plan, plan->slots[1], {"127.0.0.1:77", "outer/inner"});
   const std::pair<const char*, const char*> wanted[] = {{"HOROVOD_RANK", "1"},
                                                         {"HOROVOD_SIZE", "2"},
                                                         {"HOROVOD_LOCAL_RANK", "1"},
@@ -104,6 +107,31 @@ TEST_F(Plans, ARankLearnsWhereItIs) {
                                                         {kJobVariable, "outer/inner"}};
   for (const auto& [name, value] : wanted) EXPECT_EQ(rank.Get(name), value) << name;
   EXPECT_FALSE(rank.Get("HOROVOD_TOKEN_FILE"));
+  EXPECT_EQ(RankEnvironment(*plan, plan->slots[1], {"[::1]:7", "job", "/f"}).Get("HOROVOD_TOKEN_FILE"), "/f");
+}
+
+TEST_F(Plans, WhatBelongsToAHostDoesNotTravelUnlessGiven) {
+  environment_.Set("HOME", "/home/here");
+  environment_.Set("SSH_AUTH_SOCK", "/tmp/agent");
+  environment_.Set("CUDA_VISIBLE_DEVICES", "1");
+  environment_.Set("MINE", "all");
+  const auto plan = Make({"-np", "1", "-x", "CUDA_VISIBLE_DEVICES=0", "-x", "TMPDIR=/scratch", "true"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  Plan there = ForOtherHosts(*plan, "/work");
+  EXPECT_EQ(there.folder, "/work");
+  EXPECT_FALSE(there.environment.Get("HOME"));
+  EXPECT_FALSE(there.environment.Get("SSH_AUTH_SOCK"));
+  EXPECT_EQ(there.environment.Get("CUDA_VISIBLE_DEVICES"), "0");
+  Environment own;
+  own.Set("HOME", "/home/there");
+  own.Set("TMPDIR", "/tmp");
+  own.Set("MINE", "not");
+  own.Set("LC_ALL", "C");
+  AddHostsOwn(own, &there.environment);
+  EXPECT_EQ(there.environment.Get("HOME"), "/home/there");
+  EXPECT_EQ(there.environment.Get("TMPDIR"), "/scratch");
+  EXPECT_EQ(there.environment.Get("MINE"), "all");
+  EXPECT_FALSE(there.environment.Get("LC_ALL"));
 }
 
 TEST_F(Plans, VariablesFromAFile) {

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The ranks of this machine: children of this process, each the leader of a process group.
+//
+// Thread safety: none; on one loop, turned by the thread that lives as long as the program.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hvd/base/clock.h"
+#include "hvd/base/result.h"
+#include "hvd/launch/crew.h"
+#include "hvd/launch/plan.h"
+#include "hvd/launch/spawn.h"
+#include "hvd/launch/warden.h"
+#include "hvd/loop/loop.h"
+
+namespace hvd::launch {
+
+class LocalCrew final : public Crew {
+ public:
+  // For the kernel to end what was killed. A process that is stuck in a device is left to it.
+  static constexpr Duration kAfterKill = std::chrono::seconds(5);
+
+  // All that is pointed to outlives it.
+  LocalCrew(const Inherited& inherited, Warden* warden, loop::Loop* loop, CrewEvents events);
+  ~LocalCrew() override;
+  LocalCrew(const LocalCrew&) = delete;
+  LocalCrew& operator=(const LocalCrew&) = delete;
+
+  // Starts the ranks of these slots. After an error some may run.
+  Status Start(const Plan& plan, const std::vector<Slot>& slots, const RankPlace& place);
+  void AskToEnd(int rank, int signal) override;
+  void Kill(int rank) override;
+  void PassOn(int rank, int signal) override;
+  void KillAll();
+
+  // Takes the ends of children; call it at SIGCHLD. Those that are no ranks are given to `other`, which may be empty.
+  void Reap(const std::function<void(int pid, int status)>& other = {});
+  bool AllOver() const;
+  // Stops and starts taking what ranks print: they wait while nobody takes it.
+  void PauseOutput(bool pause);
+
+  // Ends what the ranks left behind, all descendants of this process but the warden: at once if `kill`, else after
+  // having asked and waited for `grace`. Turns the loop; `hurry`, asked now and then, makes it kill.
+  void SweepUp(bool kill, Duration grace, const std::function<bool()>& hurry);
+  // Takes what is left in the pipes.
+  void Drain();
+
+ private:
+  struct Member {
+    int rank;
+    Child child;
+    bool over = false;
+    int last_sent = 0;  // signal that may have ended it
+    std::string exec_error;
+  };
+
+  Status Watch(Member& member, Stream stream);
+  void ReadFrom(Member& member, Stream stream, size_t most);
+  void Drain(Member& member);
+  void OnExecFailure();
+  void OnEnd(Member& member, int status);
+  Member* Running(int rank);
+
+  const Inherited& inherited_;
+  Warden* const warden_;
+  loop::Loop* const loop_;
+  const CrewEvents events_;
+  std::map<int, Member> members_;  // by rank
+  net::Fd failures_in_, failures_out_;
+  bool paused_ = false;
+};
+
+}  // namespace hvd::launch
