@@ -60,7 +60,8 @@ def _environment(monkeypatch, tmp_path):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
 
 
-def test_results_and_output_as_it_comes(tmp_path):
+@pytest.mark.parametrize("more", ["", ", use_mpi=True"])
+def test_results_and_output_as_it_comes(more, tmp_path):
     printed = []
 
     def on_text(client, text):
@@ -68,13 +69,15 @@ def test_results_and_output_as_it_comes(tmp_path):
         if "rank 0 begins" in "".join(printed) and "rank 1 begins" in "".join(printed):
             (tmp_path / "seen").touch()
 
-    notebook = execute([SETUP.format(folder=str(tmp_path)), "horovod.run(train, args=(10,), num_proc=2)"], on_text)
+    call = f"horovod.run(train, args=(10,), num_proc=2{more})"
+    notebook = execute([SETUP.format(folder=str(tmp_path)), call], on_text)
     (result,) = [output for output in notebook.cells[1].outputs if output.output_type == "execute_result"]
     assert result["data"]["text/plain"] == "[30.0, 31.0]"
-    assert "[1]<stdout>:rank 1 begins" in texts(notebook.cells[1])
+    assert "<stdout>:rank 1 begins" in texts(notebook.cells[1])
 
 
-def test_a_workers_exception_is_raised_in_the_cell():
+@pytest.mark.parametrize("more", ["", ", use_mpi=True"])
+def test_a_workers_exception_is_raised_in_the_cell(more):
     fails = """
 import horovod
 def fails():
@@ -83,10 +86,10 @@ def fails():
     if hvd.rank() == 1:
         raise LookupError("no such batch")
     hvd.barrier()
-horovod.run(fails, num_proc=2)
+horovod.run(fails, num_proc=2MORE)
 """
     with pytest.raises(CellExecutionError, match="LookupError: no such batch") as caught:
-        execute([fails])
+        execute([fails.replace("MORE", more)])
     assert "on rank 1:" in str(caught.value)
 
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "hvd/launch/command.h"
+#include "hvd/launch/exit_codes.h"
 #include "hvd/launch/parse.h"
 #include "hvd/launch/program.h"
 #include "hvd/net/fd.h"

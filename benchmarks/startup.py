@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what horovodrun adds to the start of N ranks of a trivial NumPy script: by it, and N times by the shell.
+
+Both run in the same minutes, in alternating order. The table of docs/benchmarks.md between the start-up markers can be
+brought up to date with --markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HOROVODRUN = ROOT / ".venv" / "bin" / "horovodrun"
+PYTHON = ROOT / ".venv" / "bin" / "python"
+SCRIPT = """import numpy as np, horovod.numpy as hvd
+hvd.init()
+assert hvd.allreduce(np.ones(1), op=hvd.Sum)[0] == hvd.size()"""
+# The shell starts the same script; alone, each is a job of one rank.
+LIMITS = {2: 0.15, 16: 0.5, 64: 2.5}
+BEGIN, END = "<!-- start-up begin -->", "<!-- start-up end -->"
+
+
+def seconds(command: list[str]) -> float:
+    """Run it and return how long it took."""
+    begin = time.perf_counter()
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    took = time.perf_counter() - begin
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    return took
+
+
+def measure(ranks: int, repetitions: int) -> dict[str, list[float]]:
+    """Return the times of both ways."""
+    ours = [str(HOROVODRUN), "-np", str(ranks), "-H", f"localhost:{ranks}", str(PYTHON), "-c", SCRIPT]
+    shell = ["bash", "-c", f"for i in $(seq {ranks}); do '{PYTHON}' -c \"{SCRIPT}\" & done; wait"]
+    times: dict[str, list[float]] = {"horovodrun": [], "shell": []}
+    for repetition in range(repetitions):
+        both = [("horovodrun", ours), ("shell", shell)]
+        for name, command in both if repetition % 2 else reversed(both):
+            times[name].append(seconds(command))
+    return times
+
+
+def table(results: dict[int, dict[str, list[float]]]) -> str:
+    """Return it in Markdown."""
+    lines = ["| ranks | horovodrun | shell | more, median (min .. max) | limit | |", "|---:|---:|---:|---:|---:|---|"]
+    for ranks, times in results.items():
+        more = [ours - shell for ours, shell in zip(times["horovodrun"], times["shell"])]
+        middle = statistics.median(more)
+        lines.append(
+            f"| {ranks} | {statistics.median(times['horovodrun']):.2f} s | {statistics.median(times['shell']):.2f} s "
+            f"| {middle:.2f} s ({min(more):.2f} .. {max(more):.2f}) | {LIMITS[ranks]} s "
+            f"| {'holds' if middle <= LIMITS[ranks] else 'missed'} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=list(LIMITS), choices=list(LIMITS))
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "startup.json")
+    parser.add_argument("--markdown", type=Path, help="a page with the start-up markers")
+    options = parser.parse_args()
+    results = {ranks: measure(ranks, options.repetitions) for ranks in options.ranks}
+    text = table(results)
+    print(text)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(results))
+    if options.markdown:
+        page = options.markdown.read_text()
+        before, rest = page.split(BEGIN)
+        options.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
