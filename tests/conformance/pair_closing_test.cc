@@ -89,6 +89,33 @@ TEST_P(PairTest, WhatWasSentBeforeCloseIsDelivered) {
   EXPECT_NE(closed_[1][0].message.find("closed the connection"), std::string::npos) << closed_[1][0].message;
 }
 
+TEST_P(PairTest, WhatCameBeforeThePeerClosedCanStillBeReceived) {
+  std::string small = Pattern(1, 1000), other = Pattern(2, 10), large(1 << 20, 'x');
+  Outcome small_sent, other_sent, large_sent;
+  pair(0).Send(1, Whole(small), small_sent.Note());
+  pair(0).Send(1, Whole(other), other_sent.Note());
+  pair(0).Send(2, Whole(large), large_sent.Note());
+  ASSERT_TRUE(RunUntil([&] { return small_sent.runs && other_sent.runs; }));
+  pair(0).Close();
+  ASSERT_TRUE(RunUntil([&] { return closed_[1].size() == 1; }));
+  std::string first(1000, ' '), second(10, ' '), third(10, ' '), bulk(1 << 20, ' ');
+  Outcome got_first, got_second, got_third, got_bulk;
+  size_t partial = 0;
+  pair(1).Recv(
+      1, Whole(first), [&](size_t bytes) { partial = bytes; }, got_first.Note());
+  pair(1).Recv(1, Whole(second), nullptr, got_second.Note());
+  pair(1).Recv(1, Whole(third), nullptr, got_third.Note());
+  pair(1).Recv(2, Whole(bulk), nullptr, got_bulk.Note());
+  ASSERT_TRUE(RunUntil([&] { return got_first.runs && got_second.runs && got_third.runs && got_bulk.runs; }));
+  EXPECT_TRUE(got_first.status.has_value());
+  EXPECT_TRUE(got_second.status.has_value());
+  EXPECT_EQ(partial, 1000u);
+  EXPECT_EQ(first, small);
+  EXPECT_EQ(second, other);
+  EXPECT_EQ(got_third.code(), Code::kUnknown) << "never sent";
+  EXPECT_EQ(got_bulk.code(), Code::kUnknown) << "announced only";
+}
+
 TEST_P(PairTest, DestructionWithOperationsPendingIsSafe) {
   std::string data(1 << 20, 'x');
   std::string got(1 << 20, '\0');

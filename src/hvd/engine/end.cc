@@ -202,8 +202,14 @@ Error Engine::DescribeCause() const {
 
 void Engine::GiveUp(Error error) {
   log::Error("rank {} gives up: {}", world_.layout.rank, error.message);
-  Revoke({Cause::kLeft, world_.layout.rank, 0, world_.ranks.empty() ? 0 : world_.ranks[world_.layout.rank].pid},
-         error.message);
+  // A transfer that failed names the peer.
+  const Rank blamed = error.rank >= 0 && error.rank < world_.layout.size ? error.rank : world_.layout.rank;
+  const int32_t pid = world_.ranks.empty() ? 0 : world_.ranks[blamed].pid;
+  if (blamed == world_.layout.rank || left_.contains(blamed)) {
+    Revoke({Cause::kLeft, blamed, left_.contains(blamed), pid}, error.message);
+  } else {
+    Revoke({Cause::kDied, blamed, 0, pid}, error.message);
+  }
 }
 
 void Engine::Shutdown() {

@@ -45,7 +45,8 @@ void FramedPairCore::Send(Lane lane, std::vector<iovec> data, Completion done) {
 }
 
 void FramedPairCore::Recv(Lane lane, std::vector<iovec> into, PartialArrival on_bytes, Completion done) {
-  if (state_ != State::kOpen) {
+  // One that has left may have sent all that it owed: its last operations are over there, and shall be here, too.
+  if (state_ != State::kOpen && !inbox_.HasForLate(lane, IovecCursor(into).left())) {
     due_.push_back(DueDone(std::move(done), Fail(*end_)));
     DeferDue();
     return;
@@ -264,10 +265,10 @@ void FramedPairCore::DeferDue() {
   });
 }
 
-void FramedPairCore::EndOpen(Error error, bool tell_owner) {
+void FramedPairCore::EndOpen(Error error, bool tell_owner, bool by_peer) {
   error.rank = error.rank < 0 ? peer_ : error.rank;
   outbox_.AbortSends(error, &due_);
-  inbox_.AbortRecvs(error, &due_);
+  inbox_.AbortRecvs(error, /*keep_arrivals=*/by_peer, &due_);
   if (tell_owner) {
     due_.push_back(DueDone(
         [self = shared_from_this(), error](const Status&) {
@@ -280,7 +281,7 @@ void FramedPairCore::EndOpen(Error error, bool tell_owner) {
 }
 
 void FramedPairCore::FailByPeer(Error error) {
-  EndOpen(std::move(error), /*tell_owner=*/true);
+  EndOpen(std::move(error), /*tell_owner=*/true, /*by_peer=*/true);
   Release();
 }
 
@@ -288,7 +289,7 @@ void FramedPairCore::FailHere(Error error) {
   const std::string reason = error.message;
   error.message = fmt::format("connection to rank {} failed: {}", peer_, error.message);
   state_ = State::kDraining;
-  EndOpen(std::move(error), /*tell_owner=*/true);
+  EndOpen(std::move(error), /*tell_owner=*/true, /*by_peer=*/false);
   outbox_.AddFail(reason);
   StartDraining();
 }
@@ -296,7 +297,8 @@ void FramedPairCore::FailHere(Error error) {
 void FramedPairCore::Close() {
   if (state_ != State::kOpen) return;
   state_ = State::kDraining;
-  EndOpen({Code::kAborted, fmt::format("the connection to rank {} was closed here", peer_)}, /*tell_owner=*/false);
+  EndOpen({Code::kAborted, fmt::format("the connection to rank {} was closed here", peer_)}, /*tell_owner=*/false,
+          /*by_peer=*/false);
   outbox_.AddBye();
   StartDraining();
 }

@@ -58,8 +58,8 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   void Flush();
   void RunDue();
   void DeferDue();
-  // Fails pending operations.
-  void EndOpen(Error error, bool tell_owner);
+  // Fails pending operations. `by_peer`: what it has sent whole can still be received.
+  void EndOpen(Error error, bool tell_owner, bool by_peer);
   void StartDraining();
   // Ends it because of what happened here, and tells the peer why.
   void FailHere(Error error);

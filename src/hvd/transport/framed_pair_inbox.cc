@@ -238,7 +238,16 @@ InboxEvent Inbox::EndFrame() {
   return {.kind = InboxEvent::kBytes, .op = op};
 }
 
-void Inbox::AbortRecvs(const Error& error, DueCalls* due) {
+bool Inbox::HasForLate(Lane id, size_t total) {
+  const auto found = lanes_.find(id);
+  if (found == lanes_.end() || found->second.arrivals.empty()) return false;
+  const Arrival& next = *found->second.arrivals.front();
+  if (next.eager && next.filled == next.total && next.total == total) return true;
+  found->second.arrivals.pop_front();
+  return false;
+}
+
+void Inbox::AbortRecvs(const Error& error, bool keep_arrivals, DueCalls* due) {
   const auto abort = [&](RecvOp& op) {
     if (op.done) due->push_back(DueDone(std::exchange(op.done, nullptr), Fail(error)));
   };
@@ -248,8 +257,10 @@ void Inbox::AbortRecvs(const Error& error, DueCalls* due) {
       for (const auto& op : list) abort(*op);
     }
     for (const auto& op : lane.posted) abort(*op);
+    lane.posted.clear();
+    for (auto& list : lane.expected) list.clear();
   }
-  lanes_.clear();
+  if (!keep_arrivals) lanes_.clear();
   op_ = nullptr;
   arrival_ = nullptr;
   in_frame_ = false;

@@ -56,8 +56,10 @@ class Inbox {
   // Whether the stream stands between two frames.
   bool at_boundary() const { return !in_frame_ && staged_begin_ == staged_end_; }
 
-  // Takes out all Recvs, failed with `error`.
-  void AbortRecvs(const Error& error, DueCalls* due);
+  // Takes out all Recvs, failed with `error`. `keep_arrivals`: small data that came whole can still be posted for.
+  void AbortRecvs(const Error& error, bool keep_arrivals, DueCalls* due);
+  // After that: whether the data for the next Recv of a lane is there. If not, that Recv is the one that fails.
+  bool HasForLate(Lane lane, size_t total);
 
  private:
   // Enough for many small frames at once; small against a data frame, because what lands here is copied once more.

@@ -46,7 +46,8 @@ class Pair {
   virtual void Recv(Lane lane, std::vector<iovec> into, PartialArrival on_bytes, Completion done) = 0;
   // For streams that no descriptor announces (shared-memory rings): moves what can be moved; true if anything did.
   virtual bool Poll() = 0;
-  // Fails pending operations with kAborted. Idempotent. What was sent before is still delivered if the peer is alive.
+  // Fails pending operations with kAborted. Idempotent. What was sent before is still delivered if the peer is alive:
+  // messages, and data whose Send has completed, also to a Recv that comes after the end.
   virtual void Close() = 0;
 };
 
