@@ -36,12 +36,12 @@ def test_this_machine_is_well():
 
 
 def test_json_and_an_unknown_variable():
-    result = horovodrun("doctor", "--json", env={**HERE, "HOROVOD_CYCLE_TIMES": "1"})
+    result = horovodrun("doctor", "--json", env={**HERE, "HOROVOD_FUSION_TRESHOLD": "1"})
     assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads(result.stdout)
     (variables,) = [finding for finding in report["findings"] if finding["what"] == "variables"]
     assert variables["level"] == "WARN"
-    assert "HOROVOD_CYCLE_TIMES (is HOROVOD_CYCLE_TIME meant?)" in variables["text"]
+    assert "HOROVOD_FUSION_TRESHOLD (is HOROVOD_FUSION_THRESHOLD meant?)" in variables["text"]
     assert len(report["pairs"]) == 1
 
 
