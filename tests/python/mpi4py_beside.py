@@ -7,8 +7,8 @@ first = sys.argv[1] == "mpi4py first"
 if first:
     from mpi4py import MPI
 
-import horovod.numpy as hvd
-import numpy as np
+import horovod.numpy as hvd  # noqa: E402
+import numpy as np  # noqa: E402
 
 if first:
     # Parts of the world, in another order than its own.

@@ -58,7 +58,7 @@ def mpirun_words(mpi: str, ranks: int) -> list[str]:
     return words
 
 
-def run(words: list[str], env: dict[str, str], timeout: float = 120) -> subprocess.CompletedProcess:
+def run(words: list[str], env: dict[str, str], timeout: float = 300) -> subprocess.CompletedProcess:
     """Run a command to its end. What launchers leave in TMPDIR goes with it."""
     with tempfile.TemporaryDirectory(prefix="hvd-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         return subprocess.run(

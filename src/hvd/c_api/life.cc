@@ -14,6 +14,7 @@
 #include "hvd/c_api/check.h"
 #include "hvd/c_api/context.h"
 #include "hvd/engine/boot.h"
+#include "hvd/mpi/session.h"
 
 namespace {
 
@@ -147,6 +148,7 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
 void End(hvd_context* context) {
   hvd::engine::Engine* engine = context->engine.exchange(nullptr, std::memory_order_seq_cst);
   if (engine == nullptr) return;
+  if (engine->uses_mpi() && engine->revoked()) hvd::mpi::Distrust();
   engine->Shutdown();
   while (context->calls.load(std::memory_order_acquire) > 0) sched_yield();
   delete engine;

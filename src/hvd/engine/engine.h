@@ -66,6 +66,8 @@ class Engine final : public SetHost {
   bool uses_mpi() const { return world_.mpi != nullptr; }
   // Whether it can be called from several threads.
   bool mpi_threads() const { return uses_mpi() && world_.mpi->ThreadLevel() == mpi::Threads::kMultiple; }
+  // Whether a peer was lost, so that nothing can succeed any more.
+  bool revoked() const { return phase_.load(std::memory_order_acquire) != Phase::kWorking; }
   bool uses_shm() const { return world_.window != nullptr; }
   // Id and sorted ranks of every process set, by id.
   std::vector<std::pair<int, std::vector<Rank>>> ProcessSets() const { return sets_.Describe(); }
@@ -229,9 +231,9 @@ class Engine final : public SetHost {
   std::atomic<int> callers_waiting_{0};
   std::atomic<bool> thread_waiting_{false};
   std::atomic<int> op_waiters_{0};
-  const Operation* turned_for_ = nullptr;               // whose caller turns the engine. OnLoop
-  Duration poll_pause_{std::chrono::microseconds(10)};  // grows while nothing moves. OnLoop
-  Time turned_{};                                       // when a caller last looked at its time. OnLoop
+  const Operation* turned_for_ = nullptr;  // whose caller turns the engine. OnLoop
+  Time still_since_{};                     // when what is polled was last seen to move, or was not asked yet. OnLoop
+  Time turned_{};                          // when a caller last looked at its time. OnLoop
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::atomic<bool> thread_done_{false};

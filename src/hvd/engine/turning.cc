@@ -31,9 +31,11 @@ constexpr int kYields = 40;
 // How often a time-out that could not be told yet looks again.
 constexpr Duration kAnswerLook = std::chrono::milliseconds(20);
 
-// Between two looks at what nothing announces, from busy to idle.
+// Between two looks at what nothing announces. Data that flows does so only when it is looked at, so the pause is a
+// part of the time for which nothing was over.
 constexpr Duration kShortestPause = std::chrono::microseconds(10);
 constexpr Duration kLongestPause = std::chrono::milliseconds(1);
+constexpr int kPauses = 64;
 
 }  // namespace
 
@@ -118,7 +120,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
     if (moved) {
       if (until != Time::max() && (turned_ = world_.loop->Now()) >= until) break;
       spins = yields = 0;
-      poll_pause_ = kShortestPause;
+      still_since_ = {};
       continue;
     }
     if (++spins < spin_limit_) {
@@ -227,8 +229,8 @@ bool Engine::ExpireOperations(Time now) {
 Time Engine::NextLook(Time now) {
   for (size_t i = 0; i < sets_.size(); ++i) {
     if (!sets_[i].polled()) continue;
-    poll_pause_ = std::min(poll_pause_ * 2, kLongestPause);
-    return now + poll_pause_;
+    if (still_since_ == Time{}) still_since_ = now;
+    return now + std::clamp((now - still_since_) / kPauses, kShortestPause, kLongestPause);
   }
   return Time::max();
 }
@@ -270,7 +272,7 @@ void Engine::ThreadMain() {
       if (!working && !moved) break;
       if (moved) {
         spins = 0;
-        poll_pause_ = kShortestPause;
+        still_since_ = {};
       } else if (++spins < spin_limit_ / kLookAround) {
         crowded_ ? static_cast<void>(sched_yield()) : Relax();
       } else {

@@ -45,6 +45,7 @@ class Calls final : public Library {
     return query_thread_(&level) == 0 ? static_cast<Threads>(level) : Threads::kSingle;
   }
   void Finalize() override { (void)finalize_(); }
+  void Abort(int status) override { (void)abort_(abi_.world, status); }
 
   Handle World() override { return ToHandle(abi_.world); }
   Handle CommAt(const void* address) override {
@@ -123,6 +124,7 @@ class Calls final : public Library {
     Find(library, "MPI_Init_thread", &init_thread_);
     Find(library, "MPI_Query_thread", &query_thread_);
     Find(library, "MPI_Finalize", &finalize_);
+    Find(library, "MPI_Abort", &abort_);
     Find(library, "MPI_Comm_rank", &comm_rank_);
     Find(library, "MPI_Comm_size", &comm_size_);
     Find(library, "MPI_Comm_group", &comm_group_);
@@ -205,6 +207,7 @@ class Calls final : public Library {
   int (*init_thread_)(int*, char***, int, int*) = nullptr;
   int (*query_thread_)(int*) = nullptr;
   int (*finalize_)() = nullptr;
+  int (*abort_)(Comm, int) = nullptr;
   int (*comm_rank_)(Comm, int*) = nullptr;
   int (*comm_size_)(Comm, int*) = nullptr;
   int (*comm_group_)(Comm, Group*) = nullptr;

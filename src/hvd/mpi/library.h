@@ -38,6 +38,8 @@ class Library {
   virtual Status Init(Threads wanted) = 0;
   virtual Threads ThreadLevel() = 0;
   virtual void Finalize() = 0;
+  // Ends the whole job.
+  virtual void Abort(int status) = 0;
 
   virtual Handle World() = 0;
   // Reads an MPI_Comm of this ABI.

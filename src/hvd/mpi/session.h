@@ -5,7 +5,7 @@
 //
 // Thread safety: any thread, where MPI was initialised with support for threads.
 
-#include <span>
+#include <functional>
 #include <string>
 
 #include "hvd/base/clock.h"
@@ -15,6 +15,14 @@ namespace hvd::mpi {
 
 // Initialises MPI unless the program has.
 Status Begin(Library* library, Threads wanted);
+
+// A rank was lost: nobody shall wait for it in MPI_Finalize.
+void Distrust();
+
+// Runs `work`, which may wait for other ranks, on a thread, one after the other. Ranks that have the same work give it
+// in the same order, so nobody waits for one that waits for another; and MPIs are not good at several such calls at
+// once.
+void InOrder(std::function<void()> work);
 
 // Gives all ranks of `comm` what its rank 0 says. All call it; bounded by the deadline.
 Result<std::string> Share(Library* library, Handle comm, const std::string& text, Time deadline);

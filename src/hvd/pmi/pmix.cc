@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "hvd/base/clean_exit.h"
+#include "hvd/base/at_exit.h"
 
 namespace hvd::pmi {
 namespace {
@@ -69,7 +69,9 @@ Result<std::string> Share(int rank, const std::string& key, std::string text) {
   if (!begun) {
     HVD_RETURN_IF_ERROR(check("Init", pmix.init(&me, nullptr, 0)));
     begun = true;
-    AtCleanExit([pmix] { (void)pmix.finalize(nullptr, 0); });
+    AtExit([pmix](int status) {
+      if (status == 0) (void)pmix.finalize(nullptr, 0);
+    });
   }
   if (rank == 0) {
     Value value{};

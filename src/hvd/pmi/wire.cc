@@ -10,7 +10,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "hvd/base/clean_exit.h"
+#include "hvd/base/at_exit.h"
 
 namespace hvd::pmi {
 namespace {
@@ -95,7 +95,8 @@ Status BeginOnce(int fd, Conversation* conversation) {
   if (begun) return {};
   HVD_RETURN_IF_ERROR(conversation->Ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init"));
   begun = true;
-  AtCleanExit([fd] {
+  AtExit([fd](int status) {
+    if (status != 0) return;
     Conversation last(fd, SteadyClock().Now() + kGoodbyeTime);
     (void)last.Ask("cmd=finalize", "finalize_ack");
   });

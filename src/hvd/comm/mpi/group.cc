@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/comm/mpi/group.h"
 
-#include <thread>
+#include "hvd/mpi/session.h"
 
 namespace hvd::comm::mpi {
 
 std::shared_ptr<Group> Group::Make(::hvd::mpi::Library* library, ::hvd::mpi::Handle job, std::vector<int> ranks,
                                    int tag) {
   auto group = std::make_shared<Group>();
-  std::thread([group, library, job, ranks = std::move(ranks), tag] {
+  ::hvd::mpi::InOrder([group, library, job, ranks = std::move(ranks), tag] {
     auto made = library->MakeComm(job, ranks, tag);
     if (made) {
       group->comm_ = *made;
@@ -16,7 +16,7 @@ std::shared_ptr<Group> Group::Make(::hvd::mpi::Library* library, ::hvd::mpi::Han
       group->error_ = made.error();
     }
     group->state_.store(made ? State::kReady : State::kFailed, std::memory_order_release);
-  }).detach();
+  });
   return group;
 }
 

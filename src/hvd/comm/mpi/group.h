@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The MPI communicator of a process set. Making one waits for all members, so it is made on a thread of its own, and
+// The MPI communicator of a process set. Making one waits for all members, so it is made on another thread, and
 // operations begin when it is there.
 //
 // Thread safety: any thread.
