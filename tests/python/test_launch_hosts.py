@@ -208,3 +208,24 @@ def test_a_rank_that_fails_far_away_is_named(net):
     assert (said["first"]["rank"], said["first"]["host"], said["first"]["stderr"]) == (2, "gamma", ["oh no"])
     assert "first:      rank 2 on host gamma" in result.stderr
     hosts.nobody_left(net)
+
+
+FUNCTION = """
+import horovod
+
+def square(factor):
+    import os
+    import horovod.numpy as hvd
+    hvd.init()
+    return factor * hvd.rank() ** 2, os.environ["HOROVOD_HOSTNAME"], float(hvd.allreduce(1.0, op=hvd.Sum, name="a"))
+
+print(horovod.run(square, args=(10,), num_proc=3, hosts="alpha:1,beta:1,gamma:1"))
+"""
+
+
+def test_a_function_runs_on_all_hosts(net):
+    # Its folder must be seen by all hosts, as it is here.
+    command = net["alpha"].command(sys.executable, "-c", FUNCTION)
+    result = subprocess.run(command, env=net.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "[(0, 'alpha', 3.0), (10, 'beta', 3.0), (40, 'gamma', 3.0)]\n"
