@@ -70,14 +70,6 @@ def test_training_by_ssh(net):
     hosts.nobody_left(net)
 
 
-def test_training_by_ssh_over_ipv6_alone(tmp_path):
-    with hosts.network(tmp_path, {"alpha": "eth0", "beta": "ib7"}, family=6) as net6:
-        words = ["-np", "4", "-H", "alpha:2,[fd77::2]:2", sys.executable, "-c", TRAINING]
-        result = hosts.run(net6["alpha"], net6, *words, HOROVOD_LOG_LEVEL="info")
-        places = [(place[0].replace("beta", "fd77::2"), *place[1:]) for place in TWO_AND_TWO]
-        check_training(result, places)
-
-
 @contextlib.contextmanager
 def agent(host, net, *words):
     """Start an agent as somebody else would."""
@@ -90,6 +82,24 @@ def agent(host, net, *words):
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def test_training_over_ipv6_alone(tmp_path):
+    with hosts.network(tmp_path, {"alpha": "eth0", "beta": "ib7"}, family=6) as net6:
+        words = ["-np", "4", "-H", "alpha:2,[fd77::2]:2"]
+        training = [sys.executable, "-c", TRAINING]
+        places = [(place[0].replace("beta", "fd77::2"), *place[1:]) for place in TWO_AND_TWO]
+        by_ssh = hosts.run(net6["alpha"], net6, *words, *training, HOROVOD_LOG_LEVEL="info")
+        check_training(by_ssh, places)
+        with hosts.started(net6["alpha"], net6, *words, "--no-ssh", *training, HOROVOD_LOG_LEVEL="info") as process:
+            line = process.stderr.readline()
+            address, file = re.search(r"--driver (\S+) --token-file FILE, with a copy of (\S+)\n", line).groups()
+            assert address.startswith("[fd77::1]:")
+            with agent(net6["beta"], net6, "--driver", address, "--token-file", file) as other:
+                out, err = process.communicate(timeout=60)
+                check_training(subprocess.CompletedProcess([], process.returncode, out, err), places)
+                assert other.wait(timeout=30) == 0
+        hosts.nobody_left(net6)
 
 
 def test_training_by_agents_of_somebody_else_with_uneven_slots(net, tmp_path):
@@ -208,3 +218,24 @@ def test_a_rank_that_fails_far_away_is_named(net):
     assert (said["first"]["rank"], said["first"]["host"], said["first"]["stderr"]) == (2, "gamma", ["oh no"])
     assert "first:      rank 2 on host gamma" in result.stderr
     hosts.nobody_left(net)
+
+
+FUNCTION = """
+import horovod
+
+def square(factor):
+    import os
+    import horovod.numpy as hvd
+    hvd.init()
+    return factor * hvd.rank() ** 2, os.environ["HOROVOD_HOSTNAME"], float(hvd.allreduce(1.0, op=hvd.Sum, name="a"))
+
+print(horovod.run(square, args=(10,), num_proc=3, hosts="alpha:1,beta:1,gamma:1"))
+"""
+
+
+def test_a_function_runs_on_all_hosts(net):
+    # Its folder must be seen by all hosts, as it is here.
+    command = net["alpha"].command(sys.executable, "-c", FUNCTION)
+    result = subprocess.run(command, env=net.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "[(0, 'alpha', 3.0), (10, 'beta', 3.0), (40, 'gamma', 3.0)]\n"

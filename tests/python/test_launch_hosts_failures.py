@@ -108,6 +108,13 @@ def test_agents_that_nobody_starts_are_missed(net):
     assert "host beta, gamma: not there after 2 s: beta: no agent has come from there to 10.77.0.1:" in result.stderr
 
 
+def test_a_slow_host_is_waited_for_and_named_meanwhile(net):
+    path = ssh_instead(net, "slow", 'sleep 3.5; exec REAL "$@"')
+    result = hosts.run(net["alpha"], net, "-np", "1", "-H", "beta:1", "--verbose", "true", PATH=path)
+    assert result.returncode == 0, result.stderr
+    assert "s: still waiting for beta: ssh has not got through to it yet; " in result.stderr
+
+
 @pytest.mark.parametrize(
     ("folder", "program", "code", "text"),
     [
@@ -134,28 +141,28 @@ def test_a_folder_or_program_that_is_here_alone(folder, program, code, text, net
 
 # Ranks that train until they cannot, each with a child that would stay.
 ENDLESS = """
-import os, subprocess, sys, numpy as np, horovod.numpy as hvd
+import os, subprocess, sys, time, numpy as np, horovod.numpy as hvd
 subprocess.Popen(["sleep", "1000"], start_new_session=True)
 hvd.init()
 hvd.allreduce(np.ones(10), name="a")
 open(os.path.join(sys.argv[1], str(hvd.rank())), "w").write(f"{os.getpid()}\\n")
 while True:
     hvd.allreduce(np.ones(10), name="a")
+    time.sleep(0.01)
 """
 
 
 def endless(net, folder, *flags):
     """Start that on two hosts, two ranks each; horovodrun runs on a third one."""
     words = ["-np", "4", "-H", "alpha:2,beta:2", "--json", "--grace-period", "2", *flags]
-    env = {"HOROVOD_HEARTBEAT_TIMEOUT_SECONDS": "3"}
+    env = {"HOROVOD_HEARTBEAT_TIMEOUT_SECONDS": "4"}
     return hosts.started(net["gamma"], net, *words, sys.executable, "-c", ENDLESS, folder, **env)
 
 
 def agent_of(host):
-    """Return the process id of a host's agent."""
-    found = [pid for pid in host.pids() if "agent\0--from-stdin" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
-    # Its warden, which has the same command line, came later.
-    return min(found)
+    """Return the process id of a host's agent; its warden has another name."""
+    (agent,) = [pid for pid in host.pids() if pathlib.Path(f"/proc/{pid}/comm").read_text() == "horovodrun\n"]
+    return agent
 
 
 def lost_host(process, name):
@@ -190,8 +197,10 @@ def test_a_stopped_agent_is_missed(net, tmp_path):
         launching.pids_in(tmp_path, 4)
         pid = agent_of(net["beta"])
         os.kill(pid, signal.SIGSTOP)
-        assert lost_host(process, "beta")["first"]["host_lost"] == "it did not respond for 3 s"
-        os.kill(pid, signal.SIGCONT)
+        try:
+            assert lost_host(process, "beta")["first"]["host_lost"] == "it did not respond for 4 s"
+        finally:
+            os.kill(pid, signal.SIGCONT)
     hosts.nobody_left(net)
 
 
@@ -201,7 +210,7 @@ def test_a_cut_cable_ends_the_job_and_the_host_cleans_up_by_itself(net, tmp_path
         net.cut("beta")
         try:
             said = lost_host(process, "beta")
-            assert said["first"]["host_lost"] == "it did not respond for 3 s"
+            assert said["first"]["host_lost"] == "it did not respond for 4 s"
             hosts.nobody_left(net, within=10)
         finally:
             net.mend("beta")

@@ -85,7 +85,6 @@ Status Channel::Receive() {
     HVD_ASSIGN_OR_RETURN(const net::Transfer moved, stream_->TryRead(buffer));
     if (moved.bytes > 0) {
       heard_ = loop_->Now();
-      proven_ = true;
       input_.append(net::AsText(net::Bytes(buffer).first(moved.bytes)));
       HVD_RETURN_IF_ERROR(CutMessages());
     }

@@ -48,8 +48,6 @@ class Channel {
   void Send(const Message& message);
   size_t unsent() const { return output_.size() - sent_; }
   bool over() const { return over_; }
-  // It has proven to know the token, and said something.
-  bool proven() const { return proven_; }
   // Ends it from this side, without on_end. What was not sent is lost.
   void Close();
   // Waits, turning nothing, until all is sent; for a last word. Gives up after `patience`.
@@ -73,7 +71,7 @@ class Channel {
   std::string input_, output_;
   size_t sent_ = 0;
   net::Want want_ = net::Want::kRead;
-  bool open_ = false, proven_ = false, over_ = false, stuffed_ = false;
+  bool open_ = false, over_ = false, stuffed_ = false;
   bool sent_since_beat_ = false;
   Time heard_{}, beat_{};
   std::optional<loop::TimerId> timer_;

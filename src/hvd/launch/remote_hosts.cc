@@ -17,6 +17,7 @@ constexpr Duration kProofTime = std::chrono::seconds(5);
 constexpr size_t kMostStrangers = 256;
 // How much earlier than this process an agent stops trying.
 constexpr Duration kHeadStart = std::chrono::seconds(1);
+constexpr Duration kBetweenLines = std::chrono::seconds(1);
 // When something blocks for so long, the user is told what.
 constexpr Duration kPatience = std::chrono::seconds(3);
 
@@ -214,7 +215,11 @@ void RemoteHosts::OnHello(uint64_t id, const Message& hello) {
   host->reached = hello.more;
   host->state = State::kHere;
   const auto here = std::ranges::count_if(hosts_, [](const auto& one) { return one->state == State::kHere; });
-  events_.says(fmt::format("agents {}/{}: {} is here", here, hosts_.size(), host->name));
+  // Of many hosts not every one needs a line.
+  if (AllHere() || !said_ || loop_->Now() - *said_ > kBetweenLines) {
+    said_ = loop_->Now();
+    events_.says(fmt::format("agents {}/{}: {} is here", here, hosts_.size(), host->name));
+  }
   if (!AllHere()) return;
   if (timeout_) loop_->Cancel(*timeout_);
   if (patience_) loop_->Cancel(*patience_);

@@ -130,6 +130,7 @@ class RemoteHosts {
   uint64_t last_id_ = 0;
   std::optional<loop::TimerId> timeout_, patience_;
   Time called_{};
+  std::optional<Time> said_;  // when the user was last told who is here
   bool failed_ = false;
 };
 
