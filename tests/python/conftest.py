@@ -2,6 +2,7 @@
 """Makes the helpers beside the tests importable, and gives tests that need no peers an engine."""
 
 import pathlib
+import signal
 import sys
 
 import horovod.numpy as hvd
@@ -9,6 +10,9 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "tools")]
+
+# A shell that starts this in the background makes it, and all that it starts, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
