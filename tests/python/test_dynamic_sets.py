@@ -206,6 +206,32 @@ def test_ctrl_c_ends_the_wait_and_the_set_is_there_later():
     assert hvd.remove_process_set(one) is True
 
 
+@on_ranks(3, env={**DYNAMIC, "HOROVOD_OP_TIMEOUT_SECONDS": "3"})
+def test_time_outs_of_a_removal_and_what_it_waits_for():
+    some = hvd.add_process_set([0, 1])
+    early = hvd.allreduce_async(1, op=hvd.Sum, name="x", process_set=some) if hvd.rank() == 0 else None
+    what = "REMOVE_PROCESS_SET timed out: this rank's own operations on process set 1 are not over"
+    with pytest.raises(hvd.HorovodTimeoutError, match="rank 0 has not submitted it" if hvd.rank() else what):
+        hvd.remove_process_set(some)
+    # Nothing of the engine may keep rank 1 meanwhile: a file tells it when to go on.
+    seen = pathlib.Path(tempfile.gettempdir()) / f"hvd-test-{os.environ['HOROVOD_RENDEZVOUS_ADDR']}"
+    deadline = time.monotonic() + 20
+    if hvd.rank() == 0:
+        with pytest.raises(hvd.HorovodTimeoutError, match="timed out: rank 1 has not submitted it"):
+            hvd.synchronize(early)
+        seen.touch()
+    elif hvd.rank() == 1:
+        while not seen.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        seen.unlink()
+        assert hvd.allreduce(1, op=hvd.Sum, name="x", process_set=some) == 2  # with what rank 0 gave
+    # Now that it is over, the set is removed, as all have asked for.
+    while 1 in hvd._basics._get_process_set_ids_and_ranks() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert hvd._basics._get_process_set_ids_and_ranks() == {0: [0, 1, 2]}
+    assert hvd.add_process_set([1]).process_set_id == 1
+
+
 @pytest.mark.usefixtures("no_engine")
 def test_without_an_engine():
     for call in (lambda: hvd.add_process_set([0]),):

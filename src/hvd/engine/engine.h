@@ -164,6 +164,7 @@ class Engine final : public SetHost {
   bool unfinished() const { return pending_.load(std::memory_order_relaxed) > 0 || stalls_.active(); }
   void TurnUntilOver(Operation* op, Time until);
   bool ExpireOperations(Time now);
+  Error DescribeTimeout(const Operation& op, const std::vector<Rank>& missing) const;
 
   // The token.
   bool TryToken();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time-outs, reports and the end of a process set.
+#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -11,7 +12,8 @@ using collective::Piece;
 using State = Operation::State;
 
 bool ProcessSet::Detach(Operation* op) {
-  if (op->state != State::kAnnounced && op->state != State::kSent) return false;
+  const bool held = std::find(held_.begin(), held_.end(), op) != held_.end();
+  if (op->state != State::kAnnounced && op->state != State::kSent && !held) return false;
   op->detached.store(true, std::memory_order_relaxed);
   op->snapshot.assign(op->input, op->input + op->input_bytes);
   if (!op->work.payload.pieces().empty()) {

@@ -138,6 +138,7 @@ std::optional<std::vector<Rank>> StallInspector::AskForMissing(const Operation& 
   }
   if (!answer.heard && now - answer.asked < kAnswerTime) return std::nullopt;
   for (const wire::Waiting& waiting : answer.account.waiting) {
+    if (waiting.stage == Stage::kHeld) continue;  // it is missing there itself
     if (waiting.set == op.set->id() && waiting.request.name == Shown(op.request.name)) {
       return std::vector<Rank>(waiting.missing.begin(), waiting.missing.end());
     }

@@ -178,6 +178,25 @@ bool Engine::Progress() {
   return moved || counters().operations.load(std::memory_order_relaxed) != completed;
 }
 
+Error Engine::DescribeTimeout(const Operation& op, const std::vector<Rank>& missing) const {
+  const controller::Signature& signature = op.request.signature;
+  if (op.state == Operation::State::kSubmitted) {  // it is held back
+    return {Code::kDeadlineExceeded,
+            fmt::format("{} timed out: this rank's own operations on process set {} are not over. The set is removed "
+                        "when they are, and all ranks have called.",
+                        NameOf(signature.op), signature.numbers[0]),
+            -1};
+  }
+  const std::string who =
+      missing.empty() ? std::string("some rank has")
+                      : fmt::format("{} {}", controller::DescribeRanks(missing), missing.size() == 1 ? "has" : "have");
+  return {Code::kDeadlineExceeded,
+          fmt::format("{} '{}' timed out: {} not submitted it. If it does later, it gets this rank's data; this rank "
+                      "may use the name again after that.",
+                      NameOf(signature.op), op.request.name, who),
+          missing.empty() ? -1 : missing[0]};
+}
+
 bool Engine::ExpireOperations(Time now) {
   std::vector<Operation*> expired;
   for (Operation* op : timed_) {
@@ -199,15 +218,7 @@ bool Engine::ExpireOperations(Time now) {
     std::erase(timed_, op);
     registry_.LeaveBuffers(op);
     recorder_.TimedOut(*op);
-    const std::string who = missing.empty() ? std::string("some rank has")
-                                            : fmt::format("{} {}", controller::DescribeRanks(missing),
-                                                          missing.size() == 1 ? "has" : "have");
-    op->error = {
-        Code::kDeadlineExceeded,
-        fmt::format("{} '{}' timed out: {} not submitted it. If it does later, it gets this rank's data; this rank "
-                    "may use the name again after that.",
-                    NameOf(op->request.signature.op), op->request.name, who),
-        missing.empty() ? -1 : missing[0]};
+    op->error = DescribeTimeout(*op, missing);
     last_error_ = op->error.message;
     if (const std::shared_ptr<Group> group = std::move(op->group)) FinishInGroup(group.get(), op->error);
     op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one
