@@ -11,8 +11,10 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "tools")]
 
-# A shell that starts this in the background makes it, and all that it starts, ignore Ctrl-C.
+# Started in the background, this and all that it starts would ignore them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
