@@ -65,11 +65,26 @@ def test_a_rank_that_fails_ends_the_job(mpi):
     assert result.returncode != 0
 
 
-def test_torch_variables_on_one_machine():
-    """At a local socket: MASTER_PORT is torch.distributed's own."""
-    for result in starters.by_variables(2, PROGRAM, each=TORCH):
+@pytest.mark.parametrize("more", [{}, {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}])
+def test_torch_variables_on_one_machine(more):
+    """At a local socket: MASTER_PORT is torch.distributed's own. With torchrun's own variables, and without."""
+    env = {"HOROVOD_LOG_LEVEL": "info", **more}
+    for result in starters.by_variables(2, PROGRAM, each=TORCH, env=env):
         assert result.returncode == 0, result.stdout + result.stderr
-        assert " of 2 " in result.stdout
+        who = "torchrun" if more else "the variables of torch.distributed"
+        assert f"of 2, by {who} (RANK), at a local socket" in result.stdout
+
+
+def test_jsrun():
+    """Its variables, with the PMIx that it brings; here mpirun's."""
+    words = [
+        *starters.mpirun_words(starters.OPEN_MPI, 2),
+        *("sh", "-c", 'JSM_NAMESPACE_RANK=$PMIX_RANK JSM_NAMESPACE_SIZE=2 exec env -u OMPI_COMM_WORLD_RANK "$@"', "sh"),
+        *(sys.executable, PROGRAM),
+    ]
+    result = starters.run(words, starters.environment(HOROVOD_LOG_LEVEL="info"))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("by jsrun (JSM_NAMESPACE_RANK), introduced by PMIx") == 4, result.stdout
 
 
 def test_torch_variables_without_local_world_size():

@@ -111,7 +111,7 @@ class HorovodBasics:
 
     def mpi_threads_supported(self) -> bool:
         """Whether MPI may be called from several threads, also by mpi4py. ValueError when MPI is not enabled."""
-        if not _query(abi.QUERY_MPI_ENABLED):
+        if not self.mpi_enabled():
             raise ValueError("mpi_threads_supported() has no answer: MPI is not enabled")
         return bool(_query(abi.QUERY_MPI_THREADS))
 
