@@ -44,6 +44,7 @@ test-python: setup
 bench: setup
 	@tools/setup.sh packages tools/debian-packages-bench.txt
 	@$(PYTHON_VENV) benchmarks/run.py
+	@$(PYTHON_VENV) benchmarks/startup.py
 
 docs: setup
 	@$(PYTHON_VENV) tools/gen_env.py
