@@ -81,21 +81,22 @@ def by_variables(
     ranks: int, *command: str, each: dict[str, str] | None = None, env: dict[str, str] | None = None
 ) -> list[subprocess.CompletedProcess]:
     """Run a command of Python as ranks that only variables tell; `{rank}` and `{ranks}` in `each` are filled in."""
-    processes = []
-    for rank in range(ranks):
-        own = {name: value.format(rank=rank, ranks=ranks) for name, value in (each or {}).items()}
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, *command],
-                env=environment(**(env or {}), **own),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+    with tempfile.TemporaryDirectory(prefix="hvd-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        processes = []
+        for rank in range(ranks):
+            own = {name: value.format(rank=rank, ranks=ranks) for name, value in (each or {}).items()}
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, *command],
+                    env=environment(**(env or {}), **own, TMPDIR=folder),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
             )
-        )
-    results = []
-    for process in processes:
-        out, err = process.communicate(timeout=120)
-        results.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    return results
+        results = []
+        for process in processes:
+            out, err = process.communicate(timeout=120)
+            results.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+        return results
