@@ -35,6 +35,12 @@ def test_a_script_needs_no_python_in_front(tmp_path):
     assert result.stdout == f"{pathlib.Path(HOROVODRUN).parent}/python ['--epochs', '3']\n"
 
 
+def test_mpi_operations_need_mpi_to_start_the_ranks():
+    result = horovodrun("-np", "1", "true", env={"HOROVOD_CPU_OPERATIONS": "MPI"})
+    assert result.returncode == 0
+    assert "HOROVOD_CPU_OPERATIONS=mpi has no effect without --mpi" in result.stderr
+
+
 def test_only_as_many_as_asked_for():
     result = horovodrun("-np", "2", "-H", "localhost:4", "--prefix", "", "sh", "-c", "echo $HOROVOD_SIZE")
     assert result.stdout == "2\n2\n"

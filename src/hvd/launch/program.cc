@@ -2,6 +2,7 @@
 #include "hvd/launch/program.h"
 
 #include <signal.h>
+#include <strings.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -134,6 +135,9 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
   if (!loop) return Complain(loop.error(), kOwnFailure);
   Sink out(1), err(2);
   for (const std::string& note : options.notes) err.Write(fmt::format("horovodrun: note: {}\n", note));
+  if (::strcasecmp(plan.environment.Get("HOROVOD_CPU_OPERATIONS").value_or("").c_str(), "mpi") == 0) {
+    err.Write("horovodrun: note: HOROVOD_CPU_OPERATIONS=mpi has no effect without --mpi: MPI must start the ranks\n");
+  }
   // On a terminal people see how it begins; into files and pipes goes what ranks print alone, unless asked.
   const bool talkative = options.verbose || ::isatty(2) == 1;
   if (talkative) settings.says = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
