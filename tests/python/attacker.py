@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 
-PATIENCE = 6.0  # longer than any handshake may take
+PATIENCE = 20.0  # strangers are dropped after 5 s; this only bounds the wait
 
 
 class Exploit:

@@ -70,7 +70,7 @@ ENDS = {
     "no way back": (
         121,
         ["host beta: its agent cannot reach this machine: nobody answered within "],
-        ["--driver-address", "127.0.0.1", "--start-timeout", "4"],
+        ["--driver-address", "127.0.0.1", "--start-timeout", "6"],
         None,
     ),
 }
