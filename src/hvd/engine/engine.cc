@@ -59,11 +59,13 @@ Result<Operation*> Engine::Enter(Submission submission) {
     return Fail(Code::kUnknown, "Horovod has been shut down: hvd.shutdown() was called; call hvd.init() again");
   }
   if (phase_.load(std::memory_order_acquire) != Phase::kWorking) return Fail(Health());
-  FillIn(&submission);
-  HVD_RETURN_IF_ERROR(Validate(submission));
+  // Once: another thread may be removing it.
+  ProcessSet* set = sets_.Find(submission.process_set);
+  FillIn(set, &submission);
+  HVD_RETURN_IF_ERROR(Validate(set, submission));
   Operation* op = registry_.Make();
   op->request = std::move(submission.request);
-  op->set = sets_.Find(submission.process_set);
+  op->set = set;
   op->input = static_cast<const std::byte*>(submission.input);
   op->input_bytes = submission.input_bytes;
   op->output = static_cast<std::byte*>(submission.output);

@@ -121,9 +121,10 @@ class Engine final : public SetHost {
   bool OperatesByMpi() const { return uses_mpi() && options_.config.cpu_operations == "mpi"; }
   Result<int> ChangeSets(controller::Request request);
   // What a caller may leave out, and the spellings that mean the same.
-  void FillIn(Submission* submission) const;
-  Status Validate(const Submission& submission) const;
-  Status ValidateRequest(int process_set, const controller::Request& request) const;
+  void FillIn(const ProcessSet* set, Submission* submission) const;
+  // `set`: what there is of that id, or nullptr.
+  Status Validate(const ProcessSet* set, const Submission& submission) const;
+  Status ValidateRequest(const ProcessSet* set, int process_set, const controller::Request& request) const;
   Result<Operation*> Enter(Submission submission);
   // Undoes Enter.
   void Abandon(Operation* op);

@@ -85,10 +85,9 @@ Status CheckSplits(const wire::Signature& signature, const std::string& name, in
 
 }  // namespace
 
-Status Engine::ValidateRequest(int process_set, const controller::Request& request) const {
+Status Engine::ValidateRequest(const ProcessSet* found, int process_set, const controller::Request& request) const {
   const wire::Signature& signature = request.signature;
   const std::string_view title = Title(signature.op);
-  const ProcessSet* found = sets_.Find(process_set);
   if (found == nullptr) {
     std::vector<int> ids;
     for (const auto& [id, ranks] : sets_.Describe()) ids.push_back(id);
@@ -114,8 +113,7 @@ Status Engine::ValidateRequest(int process_set, const controller::Request& reque
   return {};
 }
 
-void Engine::FillIn(Submission* submission) const {
-  const ProcessSet* set = sets_.Find(submission->process_set);
+void Engine::FillIn(const ProcessSet* set, Submission* submission) const {
   if (set == nullptr) return;
   wire::Signature& signature = submission->request.signature;
   // Ranks that differ in Average and Sum differ in their factors.
@@ -131,18 +129,19 @@ void Engine::FillIn(Submission* submission) const {
 }
 
 Result<uint64_t> Engine::Prepare(int process_set, controller::Request request) {
-  HVD_RETURN_IF_ERROR(ValidateRequest(process_set, request));
+  const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
+  HVD_RETURN_IF_ERROR(ValidateRequest(sets_.Find(process_set), process_set, request));
   return registry_.Prepare(process_set, std::move(request));
 }
 
-Status Engine::Validate(const Submission& submission) const {
-  HVD_RETURN_IF_ERROR(ValidateRequest(submission.process_set, submission.request));
+Status Engine::Validate(const ProcessSet* set, const Submission& submission) const {
+  HVD_RETURN_IF_ERROR(ValidateRequest(set, submission.process_set, submission.request));
   const wire::Signature& signature = submission.request.signature;
   const std::string& name = submission.request.name;
   const std::string_view title = Title(signature.op);
   if (signature.op == OpKind::kBarrier || signature.op >= OpKind::kJoin) return {};
   if (signature.op == OpKind::kAlltoall) {
-    HVD_RETURN_IF_ERROR(CheckSplits(signature, name, sets_.Find(submission.process_set)->size()));
+    HVD_RETURN_IF_ERROR(CheckSplits(signature, name, set->size()));
   }
   const auto bytes = static_cast<uint64_t>(ElementCount(signature.shape)) * SizeOf(signature.dtype);
   if (submission.input_bytes != bytes) {
