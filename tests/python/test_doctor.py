@@ -50,6 +50,7 @@ def test_a_host_that_is_not_there():
     assert result.returncode == 1
     assert "no-such-host.invalid has no address" in result.stdout
     assert "-> check the spelling" in result.stdout
+    assert "WARN  job: none was tried" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,11 @@ def test_a_rank_that_dies_is_described():
         horovod.run(train, num_proc=2)
 
 
+def test_a_host_that_is_not_there_is_named():
+    with pytest.raises(RuntimeError, match=r"host no-such-host\.invalid: "):
+        horovod.run(len, num_proc=1, hosts="no-such-host.invalid:1")
+
+
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="hosts and hostfile"):
         horovod.run(len, hosts="a", hostfile="b")

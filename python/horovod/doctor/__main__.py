@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 
-from horovod.doctor.findings import Finding, Level, as_text
+from horovod.doctor.findings import Finding, Level, as_text, warning
 from horovod.doctor.machine import examine, gather
 from horovod.doctor.network import measure, parse_hosts, reach
 
@@ -49,7 +49,9 @@ def main(words: list[str] | None = None) -> int:
     if wanted.hosts is not None:
         add(reach(wanted.hosts, ssh))
     measured: dict = {}
-    if not any(finding.level is Level.FAIL for finding in findings):
+    if any(finding.level is Level.FAIL for finding in findings):
+        add([warning("job", "none was tried, nor any host examined by one: see the failures above", "mend those")])
+    else:
         more, measured = measure(wanted.hosts, wanted.num_proc, ssh)
         add(more)
     counts = {level: sum(finding.level is level for finding in findings) for level in Level}

@@ -137,7 +137,7 @@ def judge_installation(facts: Installation) -> list[Finding]:
         )
     if facts.shadowed:
         text = f"{', '.join(facts.shadowed)} is on Python's path as well; {facts.place} is used"
-        findings.append(warning("package", text, "look at PYTHONPATH and at what pip list shows"))
+        findings.append(warning("other copies", text, "look at PYTHONPATH and at what pip list shows"))
     if facts.horovodrun:
         findings.append(
             warning("horovodrun", facts.horovodrun, f"put {pathlib.Path(sys.executable).parent} first in PATH")

@@ -105,6 +105,8 @@ class Folder:
 
     def _raise_failure(self, report: dict[str, Any], ranks: int) -> None:
         first = report.get("first")
+        if first is None and "host_failure" in report:
+            raise RuntimeError(f"host {report['host']}: {report['host_failure']}; {report['suggestion']}")
         if first is None:
             raise RuntimeError(f"the job was ended by {report.get('interrupted_by', 'a signal')}")
         # The one that failed first, unless it had no chance to say why.
