@@ -34,8 +34,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     inbox.Filled(filled);
     while (true) {
       auto event = inbox.Next();
-      if (!event || event->kind == InboxEvent::kFail || event->kind == InboxEvent::kBye) {
-        inbox.AbortRecvs({}, &due);
+      if (!event) {
+        inbox.AbortRecvs({}, /*keep_arrivals=*/false, &due);
+        return 0;
+      }
+      if (event->kind == InboxEvent::kFail || event->kind == InboxEvent::kBye) {
+        inbox.AbortRecvs({}, /*keep_arrivals=*/true, &due);
+        // What came whole before may be asked for later.
+        for (size_t i = 0; i < buffers.size(); ++i) {
+          if (!inbox.HasForLate(i, buffers[i].size())) continue;
+          (void)inbox.Post(i, {{buffers[i].data(), buffers[i].size()}}, nullptr, [](hvd::Status) {});
+        }
         return 0;
       }
       if (event->kind == InboxEvent::kNothing) break;
@@ -43,6 +52,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (event->kind == InboxEvent::kCredit && !outbox.OnCredit(event->total)) return 0;
     }
   }
-  inbox.AbortRecvs({}, &due);
+  inbox.AbortRecvs({}, /*keep_arrivals=*/false, &due);
   return 0;
 }
