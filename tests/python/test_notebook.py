@@ -18,7 +18,7 @@ def train(scale):
     import horovod.numpy as hvd
     import numpy as np
     hvd.init()
-    print("rank", hvd.rank(), "begins", flush=True)
+    print(f"rank {{hvd.rank()}} begins", flush=True)  # in one piece: mpirun marks what it reads, line or not
     for _ in range(6000):
         if (folder / "seen").exists():
             break
