@@ -198,29 +198,12 @@ def network(folder: pathlib.Path, hosts: dict[str, str], family: int = 4):
 
 def run(host: Host, net: Network, *words: object, timeout: float = 120, **env: str) -> subprocess.CompletedProcess:
     """Run horovodrun on a host to its end."""
-    return subprocess.run(
-        host.command(launching.HOROVODRUN, *words),
-        env=net.environment(**env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    return launching.run(host.command(launching.HOROVODRUN, *words), net.environment(**env), timeout)
 
 
-@contextlib.contextmanager
 def started(host: Host, net: Network, *words: object, **env: str):
     """Start horovodrun on a host; it is gone after the block."""
-    pipe = subprocess.PIPE
-    command = host.command(launching.HOROVODRUN, *words)
-    process = subprocess.Popen(command, env=net.environment(**env), stdout=pipe, stderr=pipe, text=True)
-    with process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
+    return launching.start(host.command(launching.HOROVODRUN, *words), net.environment(**env))
 
 
 def nobody_left(net: Network, within: float = 10) -> None:

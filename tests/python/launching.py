@@ -21,26 +21,28 @@ def clean_environment(**more: str) -> dict[str, str]:
     return dict(environment, **more)
 
 
+def run(command: list[str], env: dict[str, str], timeout: float = 120) -> subprocess.CompletedProcess:
+    """Run a command to its end, with nothing to read, and keep what it says."""
+    return subprocess.run(
+        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
 def horovodrun(*words: str, env: dict[str, str] | None = None, timeout: float = 120) -> subprocess.CompletedProcess:
     """Run it to its end."""
-    return subprocess.run(
-        [HOROVODRUN, *map(str, words)],
-        env=clean_environment(**(env or {})),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    return run([HOROVODRUN, *map(str, words)], clean_environment(**(env or {})), timeout)
+
+
+def started(*words: str, **options):
+    """Start it; it is gone after the block."""
+    return start([HOROVODRUN, *map(str, words)], clean_environment(), **options)
 
 
 @contextlib.contextmanager
-def started(*words: str, **options):
-    """Start it; it is gone after the block."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        [HOROVODRUN, *map(str, words)], env=clean_environment(), stdout=pipe, stderr=pipe, text=True, **options
-    )
+def start(command: list[str], env: dict[str, str], **options):
+    """Start a command; it is gone after the block."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    process = subprocess.Popen(command, env=env, text=True, **pipes)
     with process:
         try:
             yield process

@@ -61,15 +61,7 @@ def mpirun_words(mpi: str, ranks: int) -> list[str]:
 def run(words: list[str], env: dict[str, str], timeout: float = 300) -> subprocess.CompletedProcess:
     """Run a command to its end. What launchers leave in TMPDIR goes with it."""
     with tempfile.TemporaryDirectory(prefix="hvd-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        return subprocess.run(
-            words,
-            env=dict(env, TMPDIR=folder),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        return launching.run(words, dict(env, TMPDIR=folder), timeout)
 
 
 def mpirun(mpi: str, ranks: int, *command: str, **variables: str) -> subprocess.CompletedProcess:

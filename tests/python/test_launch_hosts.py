@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovodrun across hosts: by ssh and by agents that somebody else started, over IPv4 and IPv6."""
 
-import contextlib
 import pathlib
 import re
 import signal
@@ -70,18 +69,9 @@ def test_training_by_ssh(net):
     hosts.nobody_left(net)
 
 
-@contextlib.contextmanager
 def agent(host, net, *words):
     """Start an agent as somebody else would."""
-    process = subprocess.Popen(
-        host.command(HOROVODRUN, "agent", *words), env=net.environment(), stderr=subprocess.PIPE, text=True
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
+    return launching.start(host.command(HOROVODRUN, "agent", *words), net.environment(), stdout=None)
 
 
 def test_training_over_ipv6_alone(tmp_path):

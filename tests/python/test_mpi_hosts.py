@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import sys
 
+import hosts
 import pytest
 import starters
 from test_mpi import PROGRAM, ranks_said
 
-hosts = pytest.importorskip("hosts", reason="needs the namespaces of tests/python/hosts.py")
 pytestmark = pytest.mark.skipif(bool(hosts.why_not()), reason=hosts.why_not())
 # All of these hosts have the machine's name, by which Open MPI would name files in shared memory and MPICH look for
 # itself.

@@ -69,8 +69,10 @@ struct Sequencer::State {
 
   // Before the member's mark.
   void Count(const Row& row, int member);
-  // After the mark is gone.
+  // When the mark goes.
   void Uncount(const Row& row, int member);
+  // Takes all marks off.
+  void Clear(Row* row);
   void Contradict(Row* row);
   bool IsComplete(const Row& row) const;
   void Conclude(Row* row);
@@ -105,6 +107,14 @@ void Sequencer::State::Count(const Row& row, int member) {
 void Sequencer::State::Uncount(const Row& row, int member) {
   --asked_by[member];
   groups.Remove(row.name(), member);
+}
+
+void Sequencer::State::Clear(Row* row) {
+  for (size_t m = 0; m < joined.size(); ++m) {
+    if (row->asked(static_cast<int>(m))) Uncount(*row, static_cast<int>(m));
+  }
+  row->Clear();
+  --asked_for;
 }
 
 // A member wants something else under this name. Those that said ready will see kForget and ask in full; those that
@@ -152,13 +162,11 @@ void Sequencer::State::Conclude(Row* row) {
   std::vector<Rank> absent;
   for (size_t m = 0; m < joined.size(); ++m) {
     (row->asked(static_cast<int>(m)) ? asking : absent).push_back(options.members[m]);
-    if (row->asked(static_cast<int>(m))) Uncount(*row, static_cast<int>(m));
   }
   // With a cached plan the members agree already; what joined members change is looked at all the same.
   const std::vector<Signature> signatures =
       row->plan() ? std::vector<Signature>(asking.size(), row->plan()->signature) : row->TakeSignatures();
-  row->Clear();
-  --asked_for;
+  Clear(row);
   const Proposal proposal{name, options.process_set, asking, signatures, absent, options.join_extended};
   std::optional<std::string> failure;
   if (!row->plan() || !absent.empty()) failure = FindDisagreement(proposal);
@@ -218,11 +226,7 @@ void Sequencer::State::CheckGroup(const std::string& name) {
   for (const int length : std::set<int>(given.begin(), given.end())) {
     for (int number = 1; number <= length; ++number) {
       Row* row = table.ForName(MakeGroupName(group, number, length));
-      for (size_t m = 0; m < joined.size(); ++m) {
-        if (row->asked(static_cast<int>(m))) Uncount(*row, static_cast<int>(m));
-      }
-      row->Clear();
-      --asked_for;
+      Clear(row);
       FailAll(row->name(), text);
       table.Release(row);
     }

@@ -8,9 +8,10 @@
 #include <cstdio>
 
 #include "hvd/launch/command.h"
+#include "hvd/launch/complaint.h"
 #include "hvd/launch/exit_codes.h"
 #include "hvd/launch/parse.h"
-#include "hvd/launch/program.h"
+#include "hvd/launch/spawn.h"
 #include "hvd/net/fd.h"
 
 namespace hvd::launch {
@@ -90,17 +91,7 @@ void AddHydra(const Options& options, const std::vector<Host>& hosts, List* word
 
 // The hosts with as many slots as ranks will run there.
 Result<std::vector<Host>> ReadHosts(const Options& options) {
-  const int count = static_cast<int>(*options.num_proc);
-  std::vector<Host> hosts{{"localhost", count}};
-  if (options.hosts) {
-    HVD_ASSIGN_OR_RETURN(hosts, ParseHosts(*options.hosts, "-H"));
-  }
-  if (options.hostfile) {
-    auto text = ReadFile(*options.hostfile);
-    if (!text) return Fail(Code::kInvalidArgument, "--hostfile {}", text.error().message);
-    HVD_ASSIGN_OR_RETURN(hosts, ParseHostfile(*text, *options.hostfile));
-  }
-  HVD_ASSIGN_OR_RETURN(const std::vector<Slot> slots, AssignSlots(std::move(hosts), count));
+  HVD_ASSIGN_OR_RETURN(const std::vector<Slot> slots, PlanSlots(options, ReadFile));
   std::vector<Host> used;
   for (const Slot& slot : slots) {
     if (slot.local_rank == 0) used.push_back({slot.host, slot.local_size});
@@ -144,12 +135,6 @@ Result<Line> MakeLine(const std::string& self, const Options& options, const Env
   return line;
 }
 
-int Complain(const Error& error) {
-  const std::string text = fmt::format("horovodrun: {}\n", error.message);
-  [[maybe_unused]] const ssize_t written = ::write(2, text.data(), text.size());
-  return error.code == Code::kNotFound ? kNoCommand : error.code == Code::kPermissionDenied ? kCannotRun : kUsage;
-}
-
 }  // namespace
 
 Result<MpirunKind> RecogniseMpirun(std::string_view version) {
@@ -191,21 +176,14 @@ bool UsesMpirun(const Options& options) {
 
 int RunMpirun(const std::string& self, const Options& options, const Environment& environment) {
   auto line = MakeLine(self, options, environment);
-  if (!line) return Complain(line.error());
+  if (!line) return Complain(line.error(), CodeFor(line.error()));
   if (options.dry_run) {
     const std::string text = fmt::format("{}\n", fmt::join(line->words, " "));
     [[maybe_unused]] const ssize_t written = ::write(1, text.data(), text.size());
     return 0;
   }
-  std::vector<char*> argv;
-  for (std::string& word : line->words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::vector<std::string> lines = line->environment.Lines();
-  std::vector<char*> envp;
-  for (std::string& one : lines) envp.push_back(one.data());
-  envp.push_back(nullptr);
-  ::execve(line->program.c_str(), argv.data(), envp.data());
-  return Complain({Code::kPermissionDenied, fmt::format("{} cannot be executed", line->program)});
+  Become(line->program, line->words, line->environment.Lines());
+  return Complain({Code::kPermissionDenied, fmt::format("{} cannot be executed", line->program)}, kCannotRun);
 }
 
 }  // namespace hvd::launch

@@ -24,20 +24,6 @@ std::vector<std::string> HostsOf(const std::vector<Slot>& slots) {
   return hosts;
 }
 
-Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read) {
-  const int count = static_cast<int>(*options.num_proc);
-  std::vector<Host> hosts{{"localhost", count}};
-  if (options.hosts) {
-    HVD_ASSIGN_OR_RETURN(hosts, ParseHosts(*options.hosts, "-H"));
-  }
-  if (options.hostfile) {
-    auto text = read(*options.hostfile);
-    if (!text) return Fail(Code::kInvalidArgument, "--hostfile {}", text.error().message);
-    HVD_ASSIGN_OR_RETURN(hosts, ParseHostfile(*text, *options.hostfile));
-  }
-  return AssignSlots(std::move(hosts), count);
-}
-
 bool IsVariable(std::string_view name) {
   return !name.empty() && name.find_first_of(" \t\"'$") == std::string_view::npos;
 }
@@ -89,6 +75,20 @@ Status PlanEnvironment(const Options& options, const FileReader& read, Plan* pla
 }
 
 }  // namespace
+
+Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read) {
+  const int count = static_cast<int>(*options.num_proc);
+  std::vector<Host> hosts{{"localhost", count}};
+  if (options.hosts) {
+    HVD_ASSIGN_OR_RETURN(hosts, ParseHosts(*options.hosts, "-H"));
+  }
+  if (options.hostfile) {
+    auto text = read(*options.hostfile);
+    if (!text) return Fail(Code::kInvalidArgument, "--hostfile {}", text.error().message);
+    HVD_ASSIGN_OR_RETURN(hosts, ParseHostfile(*text, *options.hostfile));
+  }
+  return AssignSlots(std::move(hosts), count);
+}
 
 Result<Plan> MakePlan(const Options& options, const Environment& environment, const std::string& self,
                       const FileReader& read) {

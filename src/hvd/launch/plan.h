@@ -30,6 +30,9 @@ struct RankPlace {
   std::string token_file{};  // empty: all ranks are of this user on this machine, and there is no token
 };
 
+// Which ranks go where: -H, --hostfile, or all to this machine.
+Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read);
+
 // Codes: kNotFound and kPermissionDenied are about the command, kInvalidArgument about flags.
 // `self` is the path of this program: its folder's Python runs scripts that are given without one.
 Result<Plan> MakePlan(const Options& options, const Environment& environment, const std::string& self,

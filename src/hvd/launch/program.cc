@@ -12,12 +12,14 @@
 
 #include "hvd/launch/agent.h"
 #include "hvd/launch/command.h"
+#include "hvd/launch/complaint.h"
 #include "hvd/launch/exit_codes.h"
 #include "hvd/launch/job.h"
 #include "hvd/launch/mpirun.h"
 #include "hvd/launch/parse.h"
 #include "hvd/launch/remote_plan.h"
 #include "hvd/launch/signals.h"
+#include "hvd/launch/spawn.h"
 #include "hvd/net/crypto.h"
 
 namespace hvd::launch {
@@ -30,30 +32,12 @@ void Print(int fd, const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
 }
 
-int Complain(const Error& error, int code) {
-  Print(2, fmt::format("horovodrun: {}\n", error.message));
-  return code;
-}
-
-int CodeFor(const Error& error) {
-  if (error.code == Code::kNotFound) return kNoCommand;
-  if (error.code == Code::kPermissionDenied) return kCannotRun;
-  return kUsage;
-}
-
 // What Python knows better: `words` are those of python itself. Returns only if that cannot be started.
 int BecomePython(const std::string& self, std::vector<std::string> words, const Environment& environment) {
   auto python = FindPython(self, environment);
   if (!python) return Complain(python.error(), kNoCommand);
   words.insert(words.begin(), *python);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::vector<std::string> lines = environment.Lines();
-  std::vector<char*> envp;
-  for (std::string& line : lines) envp.push_back(line.data());
-  envp.push_back(nullptr);
-  ::execve(python->c_str(), argv.data(), envp.data());
+  Become(*python, words, environment.Lines());
   return Complain({Code::kUnknown, fmt::format("{} cannot be executed", *python)}, kCannotRun);
 }
 

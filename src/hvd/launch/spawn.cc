@@ -56,6 +56,11 @@ Result<std::pair<net::Fd, net::Fd>> Pipe() {
 
 }  // namespace
 
+void Become(const std::string& program, const std::vector<std::string>& arguments,
+            const std::vector<std::string>& environment) {
+  ::execve(program.c_str(), Pointers(arguments).data(), Pointers(environment).data());
+}
+
 Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
                     const std::vector<std::string>& environment, const Inherited& inherited, int failures, int input) {
   HVD_ASSIGN_OR_RETURN(auto out, Pipe());

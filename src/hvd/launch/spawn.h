@@ -36,4 +36,8 @@ Result<Child> Spawn(int rank, const std::string& program, const std::vector<std:
                     const std::vector<std::string>& environment, const Inherited& inherited, int failures,
                     int input = -1);
 
+// Has this process execute another program. Returns only if that cannot be.
+void Become(const std::string& program, const std::vector<std::string>& arguments,
+            const std::vector<std::string>& environment);
+
 }  // namespace hvd::launch
