@@ -29,7 +29,8 @@ def check_include(table: dict, layer: str, target: str) -> str | None:
     """Return what is wrong with a file of `layer` that includes "hvd/target", or None."""
     folder = target.split("/")[0] if "/" in target else ""
     if folder == "":  # hvd/hvd.h: the public header
-        return None if layer in ("c_api", "") else "includes the public header, which only c_api may"
+        allowed = table["public_header"]["layers"]
+        return None if layer in ("", *allowed) else f"includes the public header, which only {', '.join(allowed)} may"
     if folder not in table["layers"]:
         return f"includes hvd/{target}, whose folder tools/layers.toml does not know"
     if layer not in ("", folder) and folder not in table["layers"][layer]:

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Names of operations. Ranks agree by name, so equal programs must make equal names.
+
+TensorFlow's own names hold counters (of traces, of control flow, of Keras's layers) that differ between ranks as soon as
+one of them does something for itself, such as building one more model. Names that are made here have none of them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.arguments import name_bytes
+
+# Graphs of branches and loops have counters in their names.
+_CONTROL_FLOW = ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph")
+_UNUSUAL = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def call_site(kind: str) -> str:
+    """
+    Return a name for this call of something that reduces several tensors.
+
+    In a tf.function it holds the function's name and counts the calls of this kind there; a new trace begins at 0 again.
+    Eager calls wait for their result, so they all have the same name.
+    """
+    if tf.executing_eagerly():
+        return kind
+    function = _function_of(tf.compat.v1.get_default_graph())
+    name = getattr(function, "name", None) or "graph"
+    return f"{name}.{kind}.{_count(function, kind)}"
+
+
+def _function_of(graph: Any) -> Any:
+    while type(graph).__name__ in _CONTROL_FLOW and graph.outer_graph is not None:
+        graph = graph.outer_graph
+    return graph
+
+
+def _count(graph: Any, kind: str) -> int:
+    counts = graph.__dict__.setdefault("_hvd_call_counts", {})
+    counts[kind] = counts.get(kind, 0) + 1
+    return counts[kind] - 1
+
+
+class _Slots:
+    """Numbers of unnamed eager calls that are under way. Without threads it is always 0: a name that is known already."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: dict[tuple[str, int], set[int]] = {}
+
+    def take(self, kind: str, process_set: int) -> int:
+        with self._lock:
+            taken = self._taken.setdefault((kind, process_set), set())
+            slot = next(number for number in range(len(taken) + 1) if number not in taken)
+            taken.add(slot)
+            return slot
+
+    def give_back(self, kind: str, process_set: int, slot: int) -> None:
+        with self._lock:
+            self._taken[kind, process_set].discard(slot)
+
+
+_slots = _Slots()
+
+
+@contextmanager
+def wire_name(op: str, tensors: list[Any], name: str | None, ignore_name_scope: bool, process_set: int) -> Iterator[str]:
+    """Give the name under which all ranks run this operation, for as long as it is being submitted."""
+    if name is not None:
+        name_bytes(name)
+        yield _scoped(name, ignore_name_scope)
+    elif not tf.executing_eagerly():
+        labels = "_".join(_label(tensor) for tensor in tensors[:: max(len(tensors) - 1, 1)])
+        base = _scoped(f"{op}_{labels}" if labels else op, ignore_name_scope)
+        number = _count(_function_of(tf.compat.v1.get_default_graph()), base)
+        yield f"{base}_{number}" if number else base
+    else:
+        slot = _slots.take(op, process_set)
+        try:
+            yield f"{op}.noname.{slot}"
+        finally:
+            _slots.give_back(op, process_set, slot)
+
+
+def _scoped(name: str, ignore_name_scope: bool) -> str:
+    if ignore_name_scope:
+        return name.rsplit("/", 1)[-1]
+    scope = "" if tf.executing_eagerly() else tf.compat.v1.get_default_graph().get_name_scope()
+    return f"{scope}/{name}" if scope else name
+
+
+def _label(tensor: Any) -> str:
+    try:
+        return _UNUSUAL.sub("_", tensor.name)
+    except AttributeError:  # an eager tensor inside a graph has no name
+        return "constant"

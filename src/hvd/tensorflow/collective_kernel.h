@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node of TensorFlow's graph that is a collective operation: what its attributes say. One object per node, made when
+// the node is first run and used at every step.
+#ifndef HVD_TENSORFLOW_COLLECTIVE_KERNEL_H_
+#define HVD_TENSORFLOW_COLLECTIVE_KERNEL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "hvd/hvd.h"
+#include "hvd/tensorflow/tf_api.h"
+
+namespace hvd::tensorflow {
+
+struct CollectiveKernel {
+  int32_t op = HVD_ALLREDUCE;
+  bool grouped = false;
+  // Eager calls wait anyhow, so the calling thread does the work itself and no thread has to wake up.
+  bool blocking = false;
+  int32_t process_set = 0;
+  int32_t reduce_op = HVD_SUM;
+  int32_t root_rank = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::string name;  // equal on all ranks
+
+  // Reads the attributes that nodes of this operation have. NULL, and TensorFlow knows why, if that fails.
+  static CollectiveKernel* Create(TF_OpKernelConstruction* construction, int32_t op, bool grouped);
+
+  // Starts the operation, or runs it to its end if `blocking`. `done` is run when outputs or an error are set.
+  void Compute(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) const;
+};
+
+}  // namespace hvd::tensorflow
+
+#endif  // HVD_TENSORFLOW_COLLECTIVE_KERNEL_H_

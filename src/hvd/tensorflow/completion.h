@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an asynchronous kernel calls when its outputs are there.
+//
+// TensorFlow 2.13 to 2.21 hand out the address of a std::function on their own stack, which is gone when the kernel's
+// function returns; it has to be moved away before. From 2.22 on it is on the heap, and TensorFlow's function runs and
+// frees it. Where the address lies tells which, so no version has to be known.
+#ifndef HVD_TENSORFLOW_COMPLETION_H_
+#define HVD_TENSORFLOW_COMPLETION_H_
+
+#include <functional>
+
+#include "hvd/tensorflow/tf_api.h"
+
+namespace hvd::tensorflow {
+
+class Completion {
+ public:
+  // To be called before the kernel's function returns.
+  explicit Completion(TF_AsyncOpKernelDoneCallback* done);
+
+  // Tells TensorFlow; once. Afterwards the kernel's context is gone.
+  void Run();
+
+ private:
+  std::function<void()> moved_;
+  TF_AsyncOpKernelDoneCallback* kept_ = nullptr;
+};
+
+}  // namespace hvd::tensorflow
+
+#endif  // HVD_TENSORFLOW_COMPLETION_H_
