@@ -20,6 +20,7 @@ from horovod.common.arguments import name_bytes
 
 # Graphs of branches and loops have counters in their names.
 _CONTROL_FLOW = ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph")
+_COUNTS = "_hvd_call_counts"
 _UNUSUAL = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -44,7 +45,10 @@ def _function_of(graph: Any) -> Any:
 
 
 def _count(graph: Any, kind: str) -> int:
-    counts = graph.__dict__.setdefault("_hvd_call_counts", {})
+    counts = getattr(graph, _COUNTS, None)
+    if counts is None:
+        counts = {}
+        setattr(graph, _COUNTS, counts)
     counts[kind] = counts.get(kind, 0) + 1
     return counts[kind] - 1
 
