@@ -4,14 +4,21 @@ Tests that run as several ranks.
 
 `@on_ranks(2, 3)` makes one test per number of ranks: pytest starts that many processes, each calls hvd.init() and then
 the function. An assertion that fails on any rank fails the test, with the output of all ranks.
+
+`@in_one_start(2, 3)` is for functions that need a framework whose import takes seconds: all functions of the file that
+have the same numbers of ranks and the same environment run one after the other in the same processes, each between
+hvd.init() and hvd.shutdown(). The file itself must not import the framework, or pytest's own process would have it.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import json
 import os
 import pathlib
 import sys
+import traceback
 import types
 from typing import Callable
 
@@ -42,6 +49,68 @@ def on_ranks(*counts: int, sets: list[list[int]] | None = None, env: dict[str, s
         return test
 
     return decorate
+
+
+def in_one_start(*counts: int, env: dict[str, str] | None = None) -> Callable:
+    """Run the decorated function on each number of ranks, after and before others of its file."""
+
+    def decorate(function: Callable[[], None]) -> Callable:
+        variables = tuple(sorted((env or {}).items()))
+
+        @pytest.mark.parametrize("ranks", counts)
+        def test(ranks: int) -> None:
+            outcome = _outcomes(str(sys.modules[function.__module__].__file__), ranks, variables)
+            if function.__name__ not in outcome:
+                pytest.fail(f"the ranks ended before this test had its turn\n{outcome['']}", pytrace=False)
+            if outcome[function.__name__]:
+                pytest.fail("\n".join(outcome[function.__name__]), pytrace=False)
+
+        test.__name__ = function.__name__
+        test.__doc__ = function.__doc__
+        test.body = function
+        test.counts = counts
+        test.variables = variables
+        return test
+
+    return decorate
+
+
+_OUTCOME = "@outcome "
+
+
+@functools.cache
+def _outcomes(file: str, ranks: int, variables: tuple[tuple[str, str], ...]) -> dict:
+    """Run all functions of a file that go together. Returns what failed by function, and all output under ""."""
+    command = [sys.executable, __file__, file, "--together", json.dumps(variables)]
+    # A rank that crashed is missed by the others after this time, not after half a minute per test.
+    env = {"HOROVOD_START_TIMEOUT": "20", "TF_CPP_MIN_LOG_LEVEL": "2", **dict(variables)}
+    results = spawn.spawn(command, ranks, env=env, timeout=280)
+    outcome: dict = {"": "\n".join(map(spawn.describe, results))}
+    reports = [[json.loads(line[len(_OUTCOME) :]) for line in result.output.splitlines() if line.startswith(_OUTCOME)]
+               for result in results]
+    for name in (name for name, _ in reports[0]):
+        failures = [(rank, dict(report).get(name, "it did not get there")) for rank, report in enumerate(reports)]
+        outcome[name] = [f"rank {rank}: {text}" for rank, text in failures if text]
+    return outcome
+
+
+def together_main(file: str, variables: tuple[tuple[str, str], ...]) -> None:
+    """Be one rank of all functions that go together."""
+    import horovod.numpy as hvd
+
+    size = int(os.environ["HOROVOD_SIZE"])
+    for name, test in list(load(file).__dict__.items()):
+        if getattr(test, "variables", None) != variables or size not in test.counts:
+            continue
+        text = ""
+        try:
+            hvd.init()
+            test.body()
+        except BaseException:
+            text = traceback.format_exc()
+        # Ranks that still wait for this one hear of it now.
+        hvd.shutdown()
+        print(_OUTCOME + json.dumps([name, text]), flush=True)
 
 
 def load(file: str) -> types.ModuleType:
@@ -80,4 +149,7 @@ def rank_main(file: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    rank_main(sys.argv[1], sys.argv[2])
+    if sys.argv[2] == "--together":
+        together_main(sys.argv[1], tuple(map(tuple, json.loads(sys.argv[3]))))
+    else:
+        rank_main(sys.argv[1], sys.argv[2])
