@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 from ranks import in_one_start
-from reference import reduce, same_bits
+from reference import reduce, same_bits, scattered
 
 
 def modules():
@@ -49,7 +49,7 @@ def test_allreduce_of_every_type_and_reduction_in_every_mode():
     for dtype in DTYPES:
         for op in (hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product):
             inputs = everyone(dtype, (5, 3), hvd.size())
-            expected = reduce(inputs, op)
+            expected = reduce(op, inputs, inputs[0].dtype)
             for result in in_every_mode(lambda x, op=op: hvd.allreduce(x, op=op), inputs[hvd.rank()]):
                 assert same_bits(result, expected), (dtype, op)
 
@@ -93,7 +93,7 @@ def test_broadcast_and_reducescatter():
             assert same_bits(result, inputs[-1]), dtype
     for dtype in DTYPES:
         inputs = everyone(dtype, (size + 1, 2), size)  # rank 0 gets one row more
-        expected = reduce(inputs, hvd.Sum)[0:2] if rank == 0 else reduce(inputs, hvd.Sum)[rank + 1 : rank + 2]
+        expected = scattered(reduce(hvd.Sum, inputs, inputs[0].dtype), size, rank)
         for result in in_every_mode(lambda x: hvd.reducescatter(x, op=hvd.Sum), inputs[rank]):
             assert same_bits(result, expected), dtype
 
@@ -104,17 +104,15 @@ def test_groups_of_mixed_types_in_every_mode():
     tf, hvd = modules()
     rank, size = hvd.rank(), hvd.size()
     floats, numbers = everyone("float32", (3, 2), size), everyone("int64", (4,), size)
-    own = (floats[rank], numbers[rank])
+    own, total = (floats[rank], numbers[rank]), reduce(hvd.Sum, floats, floats[0].dtype)
     for result in in_every_mode(lambda *group: hvd.grouped_allreduce(list(group), op=hvd.Sum), *own):
-        assert same_bits(result[0], reduce(floats, hvd.Sum))
-        assert same_bits(result[1], reduce(numbers, hvd.Sum))
+        assert same_bits(result[0], total)
+        assert same_bits(result[1], reduce(hvd.Sum, numbers, numbers[0].dtype))
     for result in in_every_mode(lambda *group: hvd.grouped_allgather(list(group)), *own):
         assert same_bits(result[0], np.concatenate(floats))
         assert same_bits(result[1], np.concatenate(numbers))
     for result in in_every_mode(lambda *group: hvd.grouped_reducescatter(list(group), op=hvd.Sum), *own):
-        begin = sum(3 // size + (other < 3 % size) for other in range(rank))
-        rows = 3 // size + (rank < 3 % size)
-        assert same_bits(result[0], reduce(floats, hvd.Sum)[begin : begin + rows])
+        assert same_bits(result[0], scattered(total, size, rank))
     assert hvd.grouped_allreduce([]) == []
     with pytest.raises(TypeError, match="give a list of tensors"):
         hvd.grouped_allreduce(tf.zeros([2]))
