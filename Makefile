@@ -3,12 +3,13 @@
 PYTHON_VENV := .venv/bin/python
 CXX_FILES = $(shell find src include tests tools benchmarks examples -name '*.h' -o -name '*.cc' -o -name '*.hpp' -o -name '*.c')
 
-.PHONY: help setup build demo test test-cpp test-python bench lint format docs clean
+.PHONY: help setup build demo test test-cpp test-python test-versions bench lint format docs clean
 
 help:
 	@echo 'make setup   install missing packages, make .venv, build, install the package into .venv'
 	@echo 'make demo    train a model on 1 and on 2 processes and compare'
 	@echo 'make test    lint and all tests of the release build'
+	@echo 'make test-versions   the same wheel with older releases of TensorFlow'
 	@echo 'make bench   speed next to Open MPI, MPICH and Gloo'
 	@echo 'make lint    clang-format, ruff, layers          make format   apply the first two'
 	@echo 'make docs    docs/env.md from the library        make clean    remove what was built'
@@ -40,6 +41,9 @@ test-cpp: setup
 
 test-python: setup
 	@$(PYTHON_VENV) -m pytest
+
+test-versions: setup
+	@tests/versions/run.sh
 
 bench: setup
 	@tools/setup.sh packages tools/debian-packages-bench.txt

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What must work with every TensorFlow that is supported; run by `make test-versions` on two ranks.
+
+Plain assertions and one process per rank, so that it needs nothing but the wheel and TensorFlow.
+"""
+
+import sys
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+
+def operations():
+    rank, size = hvd.rank(), hvd.size()
+    x = tf.constant([1.0, 2.0]) * (rank + 1.0)
+    total = size * (size + 1) / 2
+
+    def everything(x):
+        return (
+            hvd.allreduce(x, op=hvd.Sum, name="sum"),
+            hvd.allgather(tf.fill([rank + 1], rank), name="rows"),
+            hvd.broadcast(x, root_rank=1, name="root"),
+            hvd.alltoall(tf.range(size) + 10 * rank, name="all"),
+            hvd.reducescatter(tf.ones([size]), op=hvd.Sum, name="part"),
+            hvd.grouped_allreduce([x, tf.cast(x, tf.int64)], op=hvd.Sum, name="group"),
+        )
+
+    def check(results):
+        reduced, gathered, sent, exchanged, part, group = tf.nest.map_structure(np.asarray, results)
+        assert reduced.tolist() == [total, 2 * total]
+        assert gathered.tolist() == [other for other in range(size) for _ in range(other + 1)]
+        assert sent.tolist() == [2.0, 4.0]
+        assert exchanged.tolist() == [10 * other + rank for other in range(size)]
+        assert part.tolist() == [float(size)]
+        assert group[0].tolist() == [total, 2 * total]
+        assert group[1].tolist() == [total, 2 * total]
+
+    check(everything(x))
+    function = tf.function(everything, autograph=False)
+    for _ in range(200):
+        check(function(x))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        check(session.run(everything(tf.constant([1.0, 2.0]) * (rank + 1.0))))
+
+
+def errors():
+    for call in (lambda: hvd.allreduce(tf.zeros([2 + hvd.rank()]), name="wrong"),):
+        for run in (call, tf.function(call, autograph=False)):
+            try:
+                run()
+            except tf.errors.FailedPreconditionError as error:
+                assert "Mismatched ALLREDUCE tensor shapes" in str(error), error
+            else:
+                raise AssertionError("no error")
+
+
+def many_at_once():
+    with tf.Graph().as_default():
+        sums = [hvd.allreduce(tf.fill([3], float(i)), op=hvd.Sum, name=f"t{i}") for i in range(500)]
+        config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1)
+        with tf.compat.v1.Session(config=config) as session:
+            for _ in range(20):
+                for i, result in enumerate(session.run(sums)):
+                    assert result.tolist() == [i * hvd.size()] * 3
+
+
+def gradients():
+    x = tf.Variable([1.0, 2.0])
+
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x * (hvd.rank() + 1.0))
+        return hvd.DistributedGradientTape(tape).gradient(loss, [x])[0]
+
+    assert step().numpy().tolist() == [(hvd.size() + 1) / 2] * 2
+    with tf.GradientTape() as tape:
+        y = hvd.allreduce(x, op=hvd.Sum)
+    assert tape.gradient(y, x).numpy().tolist() == [hvd.size()] * 2
+
+
+def same_everywhere(variables, what):
+    digest = [np.asarray(variable).tobytes() for variable in variables]
+    assert all(other == digest for other in hvd.allgather_object(digest)), f"{what}: ranks have different weights"
+
+
+def keras_fit():
+    tf.random.set_seed(hvd.rank())
+    inputs = np.random.default_rng(hvd.rank()).standard_normal((64, 4)).astype("float32")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)])
+    model.compile(loss="mse", optimizer=hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)))
+    callbacks = [
+        hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0),
+        hvd.keras.callbacks.MetricAverageCallback(),
+        hvd.keras.callbacks.LearningRateWarmupCallback(0.01, warmup_epochs=1, steps_per_epoch=4),
+    ]
+    model.fit(inputs, inputs[:, :1], batch_size=16, epochs=2, verbose=0, callbacks=callbacks)
+    same_everywhere(model.get_weights(), "Keras")
+
+
+def v1_session():
+    with tf.Graph().as_default():
+        tf.compat.v1.set_random_seed(hvd.rank())
+        weights = tf.compat.v1.get_variable("weights", [3], use_resource=True)
+        loss = tf.reduce_sum((weights - (hvd.rank() + 1.0)) ** 2)
+        step = tf.compat.v1.train.get_or_create_global_step()
+        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.AdagradOptimizer(0.1))
+        train = optimizer.minimize(loss, global_step=step)
+        hooks = [hvd.BroadcastGlobalVariablesHook(0), tf.compat.v1.train.StopAtStepHook(last_step=5)]
+        with tf.compat.v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+            while not session.should_stop():
+                _, value = session.run([train, weights])
+    same_everywhere([value], "v1")
+
+
+def main() -> None:
+    """Be a rank."""
+    hvd.init()
+    for check in (operations, errors, many_at_once, gradients, keras_fit, v1_session):
+        check()
+        if hvd.rank() == 0:
+            print(f"TensorFlow {tf.__version__}: {check.__name__} ok", flush=True)
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
