@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures horovod.tensorflow: several launches of each figure, medians over launches.
+
+Figures that compare do so inside one launch, in alternating order. The table of docs/benchmarks.md between the TensorFlow
+markers can be brought up to date with --markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- tensorflow begin -->", "<!-- tensorflow end -->"
+
+
+def launch(ranks: int, what: str) -> dict[str, float]:
+    """Run one figure and return what rank 0 measured."""
+    command = [ROOT / ".venv/bin/horovodrun", "-np", str(ranks), sys.executable, ROOT / "benchmarks/tensorflow_rank.py", what]
+    env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
+    done = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    for line in done.stdout.splitlines():
+        if "RESULT " in line:
+            return json.loads(line.split("RESULT ", 1)[1])
+    sys.exit(f"{what} on {ranks} ranks ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+
+
+def measure(launches: int) -> dict[str, list[float]]:
+    """Return every launch's value of every figure."""
+    values: dict[str, list[float]] = {}
+    for _ in range(launches):
+        small = launch(2, "small")
+        wrapped = launch(1, "wrapped")
+        resnet = launch(2, "resnet50")
+        hidden = launch(2, "hidden")
+        alone, both = launch(1, "throughput"), launch(2, "throughput")
+        figures = {
+            "eager": small["eager_us"],
+            "link": small["link_us"],
+            "wrapped": 100 * (wrapped["wrapped_ms"] / wrapped["plain_ms"] - 1),
+            "single": resnet["single_ms"],
+            "grouped": resnet["grouped_ms"],
+            "nothing": resnet["nothing_ms"],
+            "hidden": hidden["hidden_percent"],
+            "efficiency": 100 * both["examples_per_s"] / alone["examples_per_s"],
+        }
+        for name, value in figures.items():
+            values.setdefault(name, []).append(value)
+    return values
+
+
+FIGURES = [
+    ("wrapped", "wrapped Keras optimizer on one process, steps of about 1 ms: more than plain", "≤ 2 %", "%"),
+    ("eager", "eager 4 B allreduce, 2 ranks", "≤ 150 µs", "µs"),
+    ("link", "one of 100 dependent 4 B operations in a tf.function, less a tf.identity", "≤ 20 µs", "µs"),
+    ("single", "ResNet-50's gradients (161 tensors, 102 MB), one operation each, 2 ranks", "≤ 28.7 ms", "ms"),
+    ("grouped", "the same as one group", "", "ms"),
+    ("nothing", "of both: making the tensors", "", "ms"),
+    ("hidden", "share of the reduction hidden behind the backward pass, Keras fit, large dense layers", "≥ 50 %", "%"),
+    ("efficiency", "fit on 2 processes with one thread each against twice one process", "≥ 90 %", "%"),
+]
+
+
+def table(values: dict[str, list[float]]) -> str:
+    """Return it in Markdown."""
+    lines = ["| what | promised | median | min .. max of launches |", "|---|---|---:|---:|"]
+    for name, text, promised, unit in FIGURES:
+        found = values[name]
+        lines.append(
+            f"| {text} | {promised} | {statistics.median(found):.1f} {unit} | {min(found):.1f} .. {max(found):.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--launches", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "tensorflow.json")
+    parser.add_argument("--markdown", type=Path, help="a page with the TensorFlow markers")
+    options = parser.parse_args()
+    values = measure(options.launches)
+    text = table(values)
+    print(text)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(values))
+    if options.markdown:
+        page = options.markdown.read_text()
+        before, rest = page.split(BEGIN)
+        options.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
