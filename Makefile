@@ -49,6 +49,7 @@ bench: setup
 	@tools/setup.sh packages tools/debian-packages-bench.txt
 	@$(PYTHON_VENV) benchmarks/run.py
 	@$(PYTHON_VENV) benchmarks/startup.py
+	@$(PYTHON_VENV) benchmarks/tensorflow_bench.py
 
 docs: setup
 	@$(PYTHON_VENV) tools/gen_env.py
