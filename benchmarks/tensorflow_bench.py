@@ -22,7 +22,14 @@ BEGIN, END = "<!-- tensorflow begin -->", "<!-- tensorflow end -->"
 
 def launch(ranks: int, what: str) -> dict[str, float]:
     """Run one figure and return what rank 0 measured."""
-    command = [ROOT / ".venv/bin/horovodrun", "-np", str(ranks), sys.executable, ROOT / "benchmarks/tensorflow_rank.py", what]
+    command = [
+        ROOT / ".venv/bin/horovodrun",
+        "-np",
+        str(ranks),
+        sys.executable,
+        ROOT / "benchmarks/tensorflow_rank.py",
+        what,
+    ]
     env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
     done = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     for line in done.stdout.splitlines():

@@ -82,12 +82,19 @@ _OUTCOME = "@outcome "
 def _outcomes(file: str, ranks: int, variables: tuple[tuple[str, str], ...]) -> dict:
     """Run all functions of a file that go together. Returns what failed by function, and all output under ""."""
     command = [sys.executable, __file__, file, "--together", json.dumps(variables)]
-    # A rank that crashed is missed by the others after this time, not after half a minute per test.
-    env = {"HOROVOD_START_TIMEOUT": "20", "TF_CPP_MIN_LOG_LEVEL": "2", **dict(variables)}
+    # A rank that is missing is found out in a bounded time, also by tests that come later.
+    env = {
+        "HOROVOD_START_TIMEOUT": "20",
+        "HOROVOD_OP_TIMEOUT_SECONDS": "60",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        **dict(variables),
+    }
     results = spawn.spawn(command, ranks, env=env, timeout=280)
     outcome: dict = {"": "\n".join(map(spawn.describe, results))}
-    reports = [[json.loads(line[len(_OUTCOME) :]) for line in result.output.splitlines() if line.startswith(_OUTCOME)]
-               for result in results]
+    reports = [
+        [json.loads(line[len(_OUTCOME) :]) for line in result.output.splitlines() if line.startswith(_OUTCOME)]
+        for result in results
+    ]
     for name in (name for name, _ in reports[0]):
         failures = [(rank, dict(report).get(name, "it did not get there")) for rank, report in enumerate(reports)]
         outcome[name] = [f"rank {rank}: {text}" for rank, text in failures if text]

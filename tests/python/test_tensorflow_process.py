@@ -20,7 +20,12 @@ def ranks(number, script, timeout=120):
 
 def alone(script, **more):
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120, check=False, **more
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **more,
     )
 
 

@@ -273,9 +273,7 @@ def _reducescatter(
     tensor = _with_rows(tf.convert_to_tensor(tensor))
     place = (name, ignore_name_scope, identifier)
     scatter = operations.horovod_reducescatter
-    return _with_rows_unknown(
-        _run(scatter, "HorovodReducescatter", [tensor], (tensor,), place, **attributes), tensor
-    )
+    return _with_rows_unknown(_run(scatter, "HorovodReducescatter", [tensor], (tensor,), place, **attributes), tensor)
 
 
 def _grouped_reducescatter(

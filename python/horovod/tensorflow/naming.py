@@ -76,7 +76,9 @@ _slots = _Slots()
 
 
 @contextmanager
-def wire_name(op: str, tensors: list[Any], name: str | None, ignore_name_scope: bool, process_set: int) -> Iterator[str]:
+def wire_name(
+    op: str, tensors: list[Any], name: str | None, ignore_name_scope: bool, process_set: int
+) -> Iterator[str]:
     """Give the name under which all ranks run this operation, for as long as it is being submitted."""
     if name is not None:
         name_bytes(name)

@@ -51,11 +51,13 @@ def _load() -> ModuleType:
 
 
 def _let_them_overlap() -> None:
-    # A table of TensorFlow's own. Where it is gone, collectives of a tf.function run one after the other: slower, as right.
+    # A table of TensorFlow's own: what must run, also if its result is not used, in any order. Where it is gone, collectives of
+    # a tf.function run one after the other: slower, as right.
     try:
         from tensorflow.python.framework import auto_control_deps
 
-        auto_control_deps.ASYNC_STATEFUL_OPS = frozenset(auto_control_deps.ASYNC_STATEFUL_OPS).union(_COLLECTIVES)
+        known = auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS
+        auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = frozenset(known).union(_COLLECTIVES)
     except (ImportError, AttributeError):
         pass
 

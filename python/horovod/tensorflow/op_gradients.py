@@ -39,9 +39,7 @@ def _reduction(op: tf.Operation) -> dict[str, Any]:
 
 def _filled(op: tf.Operation, gradients: tuple) -> list[tf.Tensor]:
     """Return a gradient for every output: results that are not used have none."""
-    return [
-        tf.zeros_like(output) if gradient is None else gradient for output, gradient in zip(op.outputs, gradients)
-    ]
+    return [tf.zeros_like(output) if gradient is None else gradient for output, gradient in zip(op.outputs, gradients)]
 
 
 @tf.RegisterGradient("HorovodAllreduce")
