@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples and the guide for TensorFlow run as they are written, and leave equal weights on all ranks."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+
+import pytest
+import spawn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run_example(name, ranks, *words):
+    command = [sys.executable, str(ROOT / "examples/tensorflow" / f"{name}.py"), *words]
+    outputs = spawn.run(command, ranks, timeout=120)
+    ends = re.findall(r"identical weights: (\w+)", "".join(outputs))
+    assert ends
+    assert set(ends) == {"True"}, outputs
+    return "".join(outputs)
+
+
+def accuracy(text):
+    return float(re.search(r"test accuracy ([\d.]+)", text)[1])
+
+
+@pytest.mark.row("b8", "b9", "b12", "b17", "k2", "k3", "k22")
+def test_tape():
+    assert accuracy(run_example("tape", 2, "--steps", "200")) > 0.7
+
+
+@pytest.mark.row("a2", "a13", "k22")
+def test_monitored_session():
+    assert accuracy(run_example("v1_monitored_session", 2, "--steps", "200")) > 0.7
+
+
+@pytest.mark.row("f7", "f8", "g1", "g4", "g9")
+def test_partial_embedding_does_not_depend_on_the_number_of_ranks():
+    alone, together = (accuracy(run_example("partial_embedding", ranks, "--steps", "60")) for ranks in (1, 2))
+    assert alone > 0.7
+    assert abs(alone - together) < 0.03
+
+
+@pytest.mark.row("k9")
+def test_process_sets():
+    text = run_example("process_sets", 4, "--steps", "60")
+    assert "learning rate 0.1: 2 ranks" in text
+    assert "learning rate 0.001: 2 ranks" in text
+
+
+@pytest.mark.row("b10", "b11", "k1")
+def test_checkpoint_and_resume(tmp_path):
+    assert "epochs 0 to 2" in run_example("checkpoint_resume", 2, "--epochs", "2", "--folder", str(tmp_path))
+    assert "epochs 2 to 3" in run_example("checkpoint_resume", 1, "--epochs", "1", "--folder", str(tmp_path))
+
+
+def test_python_in_the_guide_runs():
+    page = (ROOT / "docs/guide/tensorflow.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```)?", page, flags=re.S)
+    assert blocks
+    for block, expected in blocks:
+        outputs = spawn.run([sys.executable, "-c", block], 2, timeout=120)
+        printed = "".join(line + "\n" for text in outputs for line in text.splitlines() if not _of_tensorflow(line))
+        assert not expected or printed == expected
+
+
+def _of_tensorflow(line):
+    return re.match(r"(\d{4}-\d\d-\d\d |WARNING|[IWE]\d{4} |To enable|I0000)", line) is not None
