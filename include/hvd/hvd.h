@@ -96,7 +96,8 @@ typedef struct hvd_buffer {
  * hvd_run, and hvd_wait with a time-out other than 0, return HVD_FAILED_PRECONDITION there, as do hvd_init and
  * hvd_shutdown. */
 typedef void* (*hvd_alloc_fn)(void* arg, uint64_t bytes, const int64_t* shape, int32_t ndim);
-/* Called once when the operation is over, on the completion thread, one after the other. It may wait, also for other
+/* Called once when the operation is over, on the completion thread, one after the other; not by hvd_run, which tells
+ * its caller. It may wait, also for other
  * operations (hvd_wait, hvd_run; alloc functions that these need are called meanwhile, inside the wait), and may call
  * any function of this file but hvd_init and hvd_shutdown: those would wait for this function to return, and give
  * HVD_FAILED_PRECONDITION at once. */
@@ -258,7 +259,9 @@ HVD_API int hvd_submit_group(hvd_context* ctx, const hvd_request* requests, int3
 HVD_API int hvd_run(hvd_context* ctx, const hvd_request* request, hvd_output* output);
 /* As hvd_run, but at most timeout_s (negative: no limit), after which HVD_IN_PROGRESS is returned and the operation
  * goes on: *handle is then what hvd_submit would have given, and 0 otherwise. For callers that must look at something
- * else now and then, such as signals. */
+ * else now and then, such as signals. The request's `done` is called only if this returned HVD_IN_PROGRESS: so a caller
+ * that must not wait gives a very short time, and small operations are often over without a thread having to wake up.
+ */
 HVD_API int hvd_run_for(hvd_context* ctx, const hvd_request* request, double timeout_s, hvd_output* output,
                         hvd_handle* handle);
 /* HVD_OK or the operation's error if it is over, else HVD_IN_PROGRESS. HVD_INVALID_ARGUMENT: no such handle. */

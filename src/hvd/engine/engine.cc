@@ -149,6 +149,7 @@ Result<Operation*> Engine::Run(Submission submission, Time until) {
   {
     const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
     HVD_ASSIGN_OR_RETURN(op, Enter(std::move(submission)));
+    op->callback.store(Operation::Callback::kHeld, std::memory_order_relaxed);
     token = TryToken();
     if (token) {
       DrainInbox();  // the removal of a process set must not overtake what was submitted on it before
@@ -161,7 +162,13 @@ Result<Operation*> Engine::Run(Submission submission, Time until) {
     TurnUntilOver(op, until);
     GiveToken();
   }
-  Wait(op, until);
+  if (!Wait(op, until)) {
+    auto held = Operation::Callback::kHeld;
+    const bool posted =
+        op->callback.compare_exchange_strong(held, Operation::Callback::kPosted, std::memory_order_acq_rel);
+    // If not, it ended at this moment, and nobody but this caller will hear of it.
+    if (!posted) Wait(op, Time::max());
+  }
   return op;
 }
 
@@ -233,8 +240,14 @@ bool Engine::LeaveToAlloc(Operation* op) {
   return op->allocated.compare_exchange_strong(running, Alloc::kOrphaned, std::memory_order_acq_rel);
 }
 
+bool Engine::CallsBack(Operation* op) {
+  if (op->done == nullptr) return false;
+  auto held = Operation::Callback::kHeld;
+  return !op->callback.compare_exchange_strong(held, Operation::Callback::kUnneeded, std::memory_order_acq_rel);
+}
+
 void Engine::Announce(Operation* op) {
-  const bool calls_back = op->done != nullptr;
+  const bool calls_back = CallsBack(op);
   if (calls_back) op->owners.fetch_add(1, std::memory_order_relaxed);
   op->over.store(true, std::memory_order_seq_cst);
   if (op_waiters_.load(std::memory_order_seq_cst) > 0) {

@@ -146,6 +146,8 @@ class Engine final : public SetHost {
   // Whether the caller's alloc function is running: then the operation is over when that has returned.
   bool LeaveToAlloc(Operation* op);
   // Tells whoever waits that the operation is over.
+  // Whether its function is to be called: not if the caller of Run still waits. Before `over` is set.
+  bool CallsBack(Operation* op);
   void Announce(Operation* op);
 
   // Turning; all OnLoop.

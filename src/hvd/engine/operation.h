@@ -54,6 +54,13 @@ struct Operation {
     kOrphaned,  // failed while it runs: over when it returns
   };
 
+  // Who hears that it is over, of a caller that waits for a while and a function that is called later.
+  enum class Callback : uint8_t {
+    kPosted,    // the function, if there is one
+    kHeld,      // the caller, who still waits
+    kUnneeded,  // the caller has it
+  };
+
   // What was asked for.
   controller::Request request;
   ProcessSet* set = nullptr;
@@ -65,6 +72,7 @@ struct Operation {
   bool output_given = false;
   AllocFunction alloc;
   DoneFunction done;
+  std::atomic<Callback> callback{Callback::kPosted};
   Time deadline = Time::max();
   uint64_t flight = ~uint64_t{0};  // in the flight recorder
   // By the recorder's clock; 0: not yet.

@@ -148,6 +148,7 @@ void Registry::Drop(Operation* op) {
   op->output_given = false;
   op->alloc = nullptr;
   op->done = nullptr;
+  op->callback.store(Operation::Callback::kPosted, std::memory_order_relaxed);
   op->deadline = Time::max();
   op->state = Operation::State::kSubmitted;
   op->work.payload.Clear();

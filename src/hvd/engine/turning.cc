@@ -222,7 +222,7 @@ bool Engine::ExpireOperations(Time now) {
     last_error_ = op->error.message;
     if (const std::shared_ptr<Group> group = std::move(op->group)) FinishInGroup(group.get(), op->error);
     op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one
-    if (op->done != nullptr) {
+    if (CallsBack(op)) {
       op->owners.fetch_add(1, std::memory_order_relaxed);
       completer_.Post(Completer::Kind::kDone, [this, op] {
         op->done(op->handle, &op->error);

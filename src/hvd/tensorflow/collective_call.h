@@ -2,8 +2,8 @@
 // One run of a collective node: from TensorFlow's tensors to the engine and back.
 //
 // Inputs are read where they are. Outputs of the input's shape are the input's own memory where TensorFlow lends it
-// (nobody else reads it), else fresh; outputs whose shape only the operation knows are allocated when it does. No thread of
-// TensorFlow waits: the engine's completion thread ends the call, unless the kernel is a blocking one.
+// (nobody else reads it), else fresh; outputs whose shape only the operation knows are allocated when it does. No
+// thread of TensorFlow waits: the engine's completion thread ends the call, unless the kernel is a blocking one.
 #ifndef HVD_TENSORFLOW_COLLECTIVE_CALL_H_
 #define HVD_TENSORFLOW_COLLECTIVE_CALL_H_
 
@@ -45,7 +45,10 @@ class CollectiveCall {
   bool TakeSplits();
   bool PrepareOutput(Part* part);
   hvd_request RequestOf(Part* part);
+  size_t InputBytes() const;
   void Submit();
+  // As Submit, but first polls for a few microseconds: a small operation that the peers wait for already is over then.
+  void SubmitInHope();
   void RunToTheEnd();
 
   // Sets what an operation that succeeded gives beyond the outputs that are there already.

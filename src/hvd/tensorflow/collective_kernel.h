@@ -4,6 +4,8 @@
 #ifndef HVD_TENSORFLOW_COLLECTIVE_KERNEL_H_
 #define HVD_TENSORFLOW_COLLECTIVE_KERNEL_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -11,6 +13,25 @@
 #include "hvd/tensorflow/tf_api.h"
 
 namespace hvd::tensorflow {
+
+// Whether polling a little for the end of a small operation is worth it: it is where ranks run in step, and a waste of
+// TensorFlow's thread where this one is early. Any thread.
+class Luck {
+ public:
+  bool Try(size_t bytes) {
+    if (bytes > kSmall) return false;
+    if (pause_.load(std::memory_order_relaxed) <= 0) return true;
+    pause_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  void Note(bool over_in_time) { pause_.store(over_in_time ? 0 : kPause, std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kSmall = 16 << 10;
+  static constexpr int kPause = 15;
+
+  std::atomic<int> pause_{0};
+};
 
 struct CollectiveKernel {
   int32_t op = HVD_ALLREDUCE;
@@ -23,6 +44,7 @@ struct CollectiveKernel {
   double prescale = 1.0;
   double postscale = 1.0;
   std::string name;  // equal on all ranks
+  mutable Luck luck;
 
   // Reads the attributes that nodes of this operation have. NULL, and TensorFlow knows why, if that fails.
   static CollectiveKernel* Create(TF_OpKernelConstruction* construction, int32_t op, bool grouped);

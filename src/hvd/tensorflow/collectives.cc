@@ -32,8 +32,8 @@ void SameShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   tf.TF_DeleteShapeHandle(shape);
 }
 
-// The number of rows is known when the operation is over; Python adds what is known of the other dimensions, since the C
-// interface has no word for a single unknown one.
+// The number of rows is known when the operation is over; Python adds what is known of the other dimensions, since the
+// C interface has no word for a single unknown one.
 void UnknownShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   tf.TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
@@ -60,11 +60,8 @@ std::string RegisterOne(OpDefinition definition) {
 
 std::string RegisterCollectives() {
   std::string problems;
-  problems += RegisterOne<HVD_ALLREDUCE>({"HorovodAllreduce",
-                                          {kNumber, kReduction, kPrescale, kPostscale},
-                                          {"tensor: T"},
-                                          {"sum: T"},
-                                          SameShapes});
+  problems += RegisterOne<HVD_ALLREDUCE>(
+      {"HorovodAllreduce", {kNumber, kReduction, kPrescale, kPostscale}, {"tensor: T"}, {"sum: T"}, SameShapes});
   problems += RegisterOne<HVD_ALLREDUCE, true>({"HorovodGroupedAllreduce",
                                                 {kNumbers, kReduction, kPrescale, kPostscale},
                                                 {"tensors: dtypes"},

@@ -51,7 +51,8 @@ const std::string& Problem() {
   return problem;
 }
 
-// A dynamic initialiser, which runs while TensorFlow loads this file. An ELF constructor would run before the objects above.
+// A dynamic initialiser, which runs while TensorFlow loads this file. An ELF constructor would run before the objects
+// above.
 [[maybe_unused]] const bool registered = Problem().empty();
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace hvd::tensorflow {
 constinit TfApi tf;
 
 std::string LoadTfApi() {
-  // Libraries by their soname, as Python loads them with RTLD_LOCAL. Some functions are in both; those of the first count.
+  // Libraries by their soname, as Python loads them with RTLD_LOCAL. Some functions are in both; those of the first
+  // count.
   const std::array<void*, 3> libraries = {dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD),
                                           dlopen("libtensorflow_cc.so.2", RTLD_LAZY | RTLD_NOLOAD), RTLD_DEFAULT};
   std::string missing;
