@@ -67,6 +67,32 @@ TEST(Callbacks, RunWithSignalsBlockedButForFaults) {
   });
 }
 
+TEST(Callbacks, DoneIsCalledOnceForWhatItsCallerDidNotWaitForAndNeverForTheRest) {
+  RunThreads(2, [](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 2000; ++round) {
+      // Sometimes one rank comes late, so that the other one's time is over, or is just about to be.
+      if (round % 7 == rank) std::this_thread::sleep_for(std::chrono::microseconds(round % 90));
+      float value = 1;
+      std::atomic<int> calls{0};
+      Callback callback{[&] { calls.fetch_add(1); }, {}};
+      Request request(HVD_ALLREDUCE, "now or later", {1}, &value);
+      request->done = &Callback::Done;
+      request->done_arg = &callback;
+      hvd_handle handle = 0;
+      const int status = hvd_run_for(ctx, request, 1e-6, nullptr, &handle);
+      if (status == HVD_IN_PROGRESS) {
+        callback.over.get_future().wait();
+        ASSERT_EQ(hvd_wait(ctx, handle, 0), HVD_OK);
+        hvd_release(ctx, handle);
+      } else {
+        ASSERT_EQ(status, HVD_OK) << hvd_last_error();
+      }
+      ASSERT_EQ(calls.load(), status == HVD_IN_PROGRESS ? 1 : 0);
+      ASSERT_EQ(value, 2);
+    }
+  });
+}
+
 TEST(Callbacks, DoneMayRunAnOperationThatNeedsMemory) {
   RunThreads(2, [](int rank, hvd_context* ctx) {
     for (int round = 0; round < 3; ++round) {  // a new name, then an announced one
