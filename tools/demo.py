@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains examples/numpy/digits.py on 1 and on 2 processes and prints both side by side."""
+"""Trains examples/tensorflow/keras_fit.py on 1 and on 2 processes and prints both side by side."""
 
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
 from horovod.runner.program import find_horovodrun
 
-EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "examples" / "numpy" / "digits.py"
-LIMIT = 1e-6
+EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "examples" / "tensorflow" / "keras_fit.py"
+LEAST_ACCURACY = 0.95
 
 
 def train(ranks: int) -> dict:
-    """Return what rank 0 reports."""
-    command = [find_horovodrun(), "-np", str(ranks), "--prefix", "", sys.executable, str(EXAMPLE), "--json"]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    """Return what rank 0 reports. Each process computes with one thread: two have twice the processor of one."""
+    command = [find_horovodrun(), "-np", str(ranks), "--prefix", "", sys.executable, str(EXAMPLE)]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    result = subprocess.run(
+        [*command, "--threads", "1", "--json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     return json.loads(result.stdout.strip().splitlines()[-1])
 
 
@@ -27,22 +36,23 @@ def row(text: str, *values: str) -> str:
 
 
 def main() -> int:
-    """Print the table; fail if the two runs do not agree."""
+    """Print the table; fail if the network did not learn, or if ranks do not agree."""
     one, two = train(1), train(2)
-    difference = max(abs(a - b) for a, b in zip(one["weights"], two["weights"]))
-    print("Softmax regression on 1440 handwritten digits, whole batch split over the ranks\n")
+    print("A Keras network on 1440 handwritten digits, 36 pictures per step and process, one thread per process\n")
     print(row("", "np=1", "np=2"))
     print(f"|{'-' * 44}|{'-' * 14}|{'-' * 14}|")
-    epochs = len(one["losses"])
-    for epoch in range(epochs):
-        print(row(f"loss, epoch {epoch + 1}", f"{one['losses'][epoch]:.6f}", f"{two['losses'][epoch]:.6f}"))
-    print(row("accuracy on 357 unseen digits", f"{one['accuracy']:.4f}", f"{two['accuracy']:.4f}"))
-    speeds = [f"{run['samples_per_second']:,.0f}" for run in (one, two)]
-    print(row("samples per second", *speeds))
-    print(row("all ranks hold identical weights", *("yes" if r["identical_weights"] else "NO" for r in (one, two))))
-    print(row("largest difference of a weight to np=1", "0", f"{difference:.1e}"))
-    good = difference <= LIMIT and one["identical_weights"] and two["identical_weights"]
-    print(f"\n{'ok' if good else 'FAILED'}: the difference must be at most {LIMIT:.0e}")
+    for epoch in range(len(one["losses"])):
+        print(row(f"loss, epoch {epoch + 1}", f"{one['losses'][epoch]:.4f}", f"{two['losses'][epoch]:.4f}"))
+    print(row("accuracy on 357 unseen digits", *(f"{run['accuracy']:.4f}" for run in (one, two))))
+    print(row("pictures per second", *(f"{run['samples_per_second']:,.0f}" for run in (one, two))))
+    print(row("speed-up", "1.00", f"{two['samples_per_second'] / one['samples_per_second']:.2f}"))
+    print(
+        row("weights have the same bits on all ranks", *("yes" if r["identical_weights"] else "NO" for r in (one, two)))
+    )
+    good = all(run["identical_weights"] and run["accuracy"] >= LEAST_ACCURACY for run in (one, two))
+    print(
+        f"\n{'ok' if good else 'FAILED'}: accuracy must be at least {LEAST_ACCURACY}, and weights the same on all ranks"
+    )
     return 0 if good else 1
 
 

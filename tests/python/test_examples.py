@@ -3,6 +3,7 @@
 
 import doctest
 import importlib
+import json
 import pathlib
 import re
 import subprocess
@@ -16,21 +17,25 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def test_demo():
     result = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "demo.py")], capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, str(ROOT / "tools" / "demo.py")], capture_output=True, text=True, timeout=280, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "ok: the difference must be at most 1e-06" in result.stdout
+    assert "ok: accuracy must be at least 0.95" in result.stdout
+    assert re.search(r"weights have the same bits on all ranks *\| *yes \| *yes \|", result.stdout)
 
 
-@pytest.mark.parametrize("ranks", [3])
-def test_digits(ranks):
-    outputs = spawn.run([sys.executable, str(ROOT / "examples/numpy/digits.py"), "--epochs", "2"], ranks)
-    assert outputs[0].startswith(f"{ranks} ranks, loss")
-    assert outputs[1:] == [""] * (ranks - 1)
+def test_digits():
+    command = [sys.executable, str(ROOT / "examples/numpy/digits.py"), "--epochs", "2"]
+    outputs = spawn.run(command, 3)
+    assert outputs[0].startswith("3 ranks, loss")
+    assert outputs[1:] == ["", ""]
+    one, three = (json.loads(spawn.run([*command, "--json"], ranks)[0]) for ranks in (1, 3))
+    assert three["identical_weights"]
+    assert max(abs(a - b) for a, b in zip(one["weights"], three["weights"])) <= 1e-6
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/guide/{name}.md" for name in ("numpy", "operations", "timeline"))]
+    "page", ["README.md", *(f"docs/guide/{name}.md" for name in ("keras", "numpy", "operations", "timeline"))]
 )
 def test_python_in_the_pages_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
