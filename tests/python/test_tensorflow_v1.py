@@ -7,16 +7,26 @@ import json
 import pathlib
 import sys
 
+import launching
 import numpy as np
 import pytest
-import spawn
 from ranks import on_ranks
 
 SCRIPT = pathlib.Path(__file__).with_name("tensorflow_v1_script.py")
 
 
 def run_script(ranks, folder, last_step, disabled):
-    outputs = spawn.run([sys.executable, str(SCRIPT), str(folder), str(last_step), disabled], ranks, timeout=120)
+    """Return what ranks reported, and all that each of them wrote."""
+    command = [sys.executable, str(SCRIPT), str(folder), str(last_step), disabled]
+    if ranks == 1:
+        result = launching.run(command, launching.clean_environment())
+        outputs = [result.stdout + result.stderr]
+    else:
+        result = launching.horovodrun("-np", str(ranks), *command)
+        lines = (result.stdout + result.stderr).splitlines(keepends=True)
+        marks = [(f"[{rank}]<stdout>:", f"[{rank}]<stderr>:") for rank in range(ranks)]
+        outputs = ["".join(line[len(mark[0]) :] for line in lines if line.startswith(mark)) for mark in marks]
+    assert result.returncode == 0, result.stdout + result.stderr
     return [json.loads(next(line for line in text.splitlines() if line.startswith("{"))) for text in outputs], outputs
 
 
