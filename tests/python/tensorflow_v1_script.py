@@ -2,7 +2,7 @@
 """
 A program as users of Horovod 0.28 write them for graphs and sessions. test_tensorflow_v1.py runs it.
 
-    tensorflow_v1_script.py FOLDER LAST_STEP before|after
+    tensorflow_v1_script.py FOLDER LAST_STEP before|after PASSES
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import sys
 
 import tensorflow as tf
 
-folder, last_step, disabled = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder, last_step, disabled, passes = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 if disabled == "before":
     tf.compat.v1.disable_eager_execution()
 
@@ -19,7 +19,7 @@ import horovod.tensorflow as hvd  # noqa: E402
 
 tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)
 if disabled == "after":
-    tf.compat.v1.disable_eager_execution()
+    tf.compat.v1.disable_v2_behavior()  # with it go resource variables and today's control flow
 
 
 class Report(tf.compat.v1.train.SessionRunHook):
@@ -51,7 +51,7 @@ loss = tf.reduce_mean(tf.square(tf.matmul(tf.gather(table, ids) + features, matr
 
 global_step = tf.compat.v1.train.get_or_create_global_step()
 opt = tf.compat.v1.train.AdagradOptimizer(0.01 * hvd.size())
-opt = hvd.DistributedOptimizer(opt)
+opt = hvd.DistributedOptimizer(opt, backward_passes_per_step=passes, sparse_as_dense=passes > 1)
 train_op = opt.minimize(loss, global_step=global_step)
 
 hooks = [

@@ -45,9 +45,9 @@ def test_partial_embedding_does_not_depend_on_the_number_of_ranks():
 
 @pytest.mark.row("k9")
 def test_process_sets():
-    text = run_example("process_sets", 4, "--steps", "60")
+    text = run_example("process_sets", 3, "--steps", "60")
     assert "learning rate 0.1: 2 ranks" in text
-    assert "learning rate 0.001: 2 ranks" in text
+    assert "learning rate 0.001: 1 ranks" in text
 
 
 @pytest.mark.row("b10", "b11", "k1")
@@ -60,11 +60,10 @@ def test_python_in_the_guide_runs():
     page = (ROOT / "docs/guide/tensorflow.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```)?", page, flags=re.S)
     assert blocks
-    for block, expected in blocks:
-        outputs = spawn.run([sys.executable, "-c", block], 2, timeout=120)
-        printed = "".join(line + "\n" for text in outputs for line in text.splitlines() if not _of_tensorflow(line))
-        assert not expected or printed == expected
-
-
-def _of_tensorflow(line):
-    return re.match(r"(\d{4}-\d\d-\d\d |WARNING|[IWE]\d{4} |To enable|I0000)", line) is not None
+    # One after the other in the same ranks: starting TensorFlow takes longer than they do.
+    program = "print('=', flush=True)\n".join(block for block, _ in blocks)
+    outputs = spawn.run([sys.executable, "-c", program], 2, env={"TF_CPP_MIN_LOG_LEVEL": "3"}, timeout=120)
+    printed = zip(*(text.split("=\n") for text in outputs))
+    for (_, expected), texts in zip(blocks, printed):
+        lines = [line for text in texts for line in text.splitlines() if re.match(r"\[|\d+ ranks", line)]
+        assert lines == expected.splitlines()

@@ -22,6 +22,7 @@ def test_tapes():
     layers()
     many_gradients_in_any_order()
     names_do_not_count_traces()
+    loops_branches_and_functions_in_functions()
 
 
 def numbers():
@@ -265,3 +266,33 @@ def names_do_not_count_traces():
         step.get_concrete_function(float(_) + 10.0)
     assert step(1.0).numpy() == average
     assert step(2.0).numpy() == 2 * average
+
+
+def loops_branches_and_functions_in_functions():
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    own, average = numbers()
+    first, second = tf.Variable([0.0, 0.0]), tf.Variable(0.0)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = own * (tf.reduce_sum(first) + second)
+        gradients = hvd.DistributedGradientTape(tape).gradient(loss, [first, second])
+        for variable, gradient in zip((first, second), gradients):
+            variable.assign_sub(gradient)
+
+    @tf.function
+    def steps(count, once_more):
+        for _ in tf.range(count):
+            step()
+        step()
+        step()
+        if once_more:
+            step()
+
+    steps(tf.constant(5), tf.constant(True))
+    assert first.numpy().tolist() == [-8 * average] * 2
+    steps(tf.constant(1), tf.constant(False))
+    assert second.numpy() == -11 * average

@@ -7,16 +7,26 @@ import json
 import pathlib
 import sys
 
+import launching
 import numpy as np
 import pytest
-import spawn
 from ranks import on_ranks
 
 SCRIPT = pathlib.Path(__file__).with_name("tensorflow_v1_script.py")
 
 
-def run_script(ranks, folder, last_step, disabled):
-    outputs = spawn.run([sys.executable, str(SCRIPT), str(folder), str(last_step), disabled], ranks, timeout=120)
+def run_script(ranks, folder, last_step, disabled, passes=1):
+    """Return what ranks reported, and all that each of them wrote."""
+    command = [sys.executable, str(SCRIPT), str(folder), str(last_step), disabled, str(passes)]
+    if ranks == 1:
+        result = launching.run(command, launching.clean_environment())
+        outputs = [result.stdout + result.stderr]
+    else:
+        result = launching.horovodrun("-np", str(ranks), *command)
+        lines = (result.stdout + result.stderr).splitlines(keepends=True)
+        marks = [(f"[{rank}]<stdout>:", f"[{rank}]<stderr>:") for rank in range(ranks)]
+        outputs = ["".join(line[len(mark[0]) :] for line in lines if line.startswith(mark)) for mark in marks]
+    assert result.returncode == 0, result.stdout + result.stderr
     return [json.loads(next(line for line in text.splitlines() if line.startswith("{"))) for text in outputs], outputs
 
 
@@ -31,7 +41,8 @@ def test_a_session_with_checkpoints_of_rank_0(tmp_path):
     files = {file.name for file in tmp_path.iterdir()}
     assert "model.ckpt-10.index" in files
     # Rank 0 restores, and the hook carries everything to the other, the global step too.
-    reports, _ = run_script(2, tmp_path, 15, "after")
+    # Now with two passes per step, of which the checkpoint knows nothing.
+    reports, _ = run_script(2, tmp_path, 15, "after", passes=2)
     assert [(one["first"], one["last"]) for one in reports] == [(10, 15)] * 2
     assert len({one["digest"] for one in reports}) == 1
     # The same program alone.

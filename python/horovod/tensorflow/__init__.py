@@ -15,7 +15,7 @@ from typing import Any
 from horovod import __version__
 from horovod.common.exceptions import HorovodInternalError, HorovodTimeoutError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from horovod.tensorflow import op_gradients  # noqa: F401  (makes TensorFlow know them)
+from horovod.tensorflow import op_gradients, tracing  # noqa: F401  (importing them is what makes TensorFlow know)
 from horovod.tensorflow.aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (

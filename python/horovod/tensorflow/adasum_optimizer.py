@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet
-from horovod.tensorflow.control_flow import choose, over
+from horovod.tensorflow.control_flow import choose, count_of, over, own_variable
 from horovod.tensorflow.local_variables import LocalVariables, split
 from horovod.tensorflow.reduction import Reduce, takes_part
 
@@ -69,13 +69,12 @@ class _DistributedAdasumOptimizer(tf.compat.v1.train.Optimizer):
             ends = [one.assign(start + change) for start, one, change in zip(self._starts, shared, combined)]
             return over([*ends, self._counter.assign(0)])
 
-        first = choose(tf.equal(self._counter.read_value(), 0), set_out, lambda: over([]))
+        before = count_of(self._counter)
+        first = choose(tf.equal(before, 0), set_out, lambda: over([]))
         with tf.control_dependencies([first]):
             applied = self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
         with tf.control_dependencies([] if applied is None else [applied]):
-            passes = tf.identity(self._counter.assign_add(1))
-        with tf.control_dependencies([passes]):
-            return tf.group(choose(passes >= self._passes, combine, lambda: over([])))
+            return tf.group(choose(before + 1 >= self._passes, combine, lambda: over(self._counter.assign(before + 1))))
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """Return a slot of the optimizer inside."""
@@ -92,9 +91,7 @@ class _DistributedAdasumOptimizer(tf.compat.v1.train.Optimizer):
     def _make_variables(self, shared: list[Any]) -> None:
         if self._counter is not None:
             return
-        with tf.init_scope():
-            self._counter = tf.Variable(0, trainable=False, dtype=tf.int32, name="adasum_counter")
-            self._starts = [
-                tf.Variable(tf.zeros(one.shape, one.dtype.base_dtype), trainable=False, name=f"adasum_start_{i}")
-                for i, one in enumerate(shared)
-            ]
+        self._counter = own_variable([], tf.int32, "adasum_counter")
+        self._starts = [
+            own_variable(one.shape, one.dtype.base_dtype, f"adasum_start_{i}") for i, one in enumerate(shared)
+        ]

@@ -14,7 +14,7 @@ from typing import Any, Callable
 import tensorflow as tf
 
 from horovod.common.arguments import show, whole_number
-from horovod.tensorflow.control_flow import choose, over
+from horovod.tensorflow.control_flow import choose, count_of, over, own_variable
 
 
 def checked_passes(backward_passes_per_step: Any) -> int:
@@ -29,7 +29,7 @@ class LocalGradientAggregationHelper:
     """
     Adds gradients up in variables of its own and reduces the sums at every n-th call.
 
-    The variables are global ones in a v1 graph, so the usual initializer sets them and a checkpoint holds them.
+    The variables need no initializer in a v1 graph, and checkpoints do not hold them: a restart counts from 0 again.
     `counter` is the number of passes that have been added since the last reduction.
 
     >>> import tensorflow as tf
@@ -67,27 +67,28 @@ class LocalGradientAggregationHelper:
         grads, variables = [self._dense(grad) for grad in grads], list(variables)
         self._make_variables(grads, variables)
         present = [grad for grad in grads if grad is not None]
-        added = [total.assign_add(grad) for total, grad in zip(self._sums, present)]
-        with tf.control_dependencies(added):
-            passes = tf.identity(self.counter.assign_add(1))
+        before = count_of(self.counter)
+        totals = _listed(
+            choose(
+                tf.equal(before, 0),
+                lambda: [tf.identity(grad) for grad in present],
+                lambda: [total.read_value() + grad for total, grad in zip(self._sums, present)],
+            )
+        )
 
         def last() -> list[Any]:
-            totals = [tf.identity(total.read_value()) for total in self._sums]
             reduced = [grad for grad in self._reduce(self._restored(totals), variables) if grad is not None]
             if self._average:
                 reduced = [grad / tf.cast(self.backward_passes_per_step, grad.dtype) for grad in reduced]
-            with tf.control_dependencies([*totals, *reduced]):
-                cleared = [total.assign(tf.zeros_like(total)) for total in self._sums]
-                cleared.append(self.counter.assign(0))
-            with tf.control_dependencies([over(cleared)]):
+            with tf.control_dependencies([over(self.counter.assign(0))]):
                 return [tf.identity(grad) for grad in reduced]
 
         def not_last() -> list[Any]:
-            return [tf.identity(total.read_value()) for total in self._sums]
+            kept = [one.assign(total) for one, total in zip(self._sums, totals)]
+            with tf.control_dependencies([over([*kept, self.counter.assign(before + 1)])]):
+                return [tf.identity(total) for total in totals]
 
-        with tf.control_dependencies([passes]):
-            results = choose(passes >= self.backward_passes_per_step, last, not_last)
-        return self._restored(results if isinstance(results, (list, tuple)) else [results])
+        return self._restored(_listed(choose(before + 1 >= self.backward_passes_per_step, last, not_last)))
 
     def apply_gradients(
         self,
@@ -129,16 +130,19 @@ class LocalGradientAggregationHelper:
                 raise ValueError("the gradients are of other variables than those of the first pass")
             return
         self._has_gradient = has_gradient
-        # Outside of the function that is being traced, where variables live on.
-        with tf.init_scope():
-            self.counter = tf.Variable(0, trainable=False, dtype=tf.int32, name="aggregation_counter")
-            self._sums = [
-                tf.Variable(tf.zeros(variable.shape, grad.dtype), trainable=False, name=f"aggregation_sum_{i}")
-                for i, (grad, variable) in enumerate(zip(grads, variables))
-                if grad is not None
-            ]
+        self.counter = own_variable([], tf.int32, "aggregation_counter")
+        self._sums = [
+            own_variable(variable.shape, grad.dtype, f"aggregation_sum_{i}")
+            for i, (grad, variable) in enumerate(zip(grads, variables))
+            if grad is not None
+        ]
 
     def _restored(self, values: Sequence[Any]) -> list[Any]:
         """Return the values in the places of the gradients that are there, and None in all others."""
         rest = iter(values)
         return [next(rest) if there else None for there in self._has_gradient]
+
+
+def _listed(values: Any) -> list[Any]:
+    # A condition with one result in a list returns the result alone.
+    return list(values) if isinstance(values, (list, tuple)) else [values]
