@@ -19,10 +19,12 @@ namespace {
 struct Callback {
   std::function<void()> body;
   std::promise<void> over;
+  hvd_context* releases = nullptr;
 
-  static void Done(void* arg, hvd_handle, int32_t, const char*) {
+  static void Done(void* arg, hvd_handle handle, int32_t, const char*) {
     auto* self = static_cast<Callback*>(arg);
     self->body();
+    if (self->releases != nullptr) hvd_release(self->releases, handle);
     self->over.set_value();
   }
   // Submits a sum that calls it, and returns when it has returned.
@@ -75,6 +77,7 @@ TEST(Callbacks, DoneIsCalledOnceForWhatItsCallerDidNotWaitForAndNeverForTheRest)
       float value = 1;
       std::atomic<int> calls{0};
       Callback callback{[&] { calls.fetch_add(1); }, {}};
+      callback.releases = ctx;  // perhaps before its caller has the handle
       Request request(HVD_ALLREDUCE, "now or later", {1}, &value);
       request->done = &Callback::Done;
       request->done_arg = &callback;
@@ -82,8 +85,7 @@ TEST(Callbacks, DoneIsCalledOnceForWhatItsCallerDidNotWaitForAndNeverForTheRest)
       const int status = hvd_run_for(ctx, request, 1e-6, nullptr, &handle);
       if (status == HVD_IN_PROGRESS) {
         callback.over.get_future().wait();
-        ASSERT_EQ(hvd_wait(ctx, handle, 0), HVD_OK);
-        hvd_release(ctx, handle);
+        ASSERT_NE(handle, 0u);
       } else {
         ASSERT_EQ(status, HVD_OK) << hvd_last_error();
       }

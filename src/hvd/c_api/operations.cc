@@ -179,9 +179,9 @@ HVD_API int hvd_run_for(hvd_context* ctx, const hvd_request* request, double tim
   if (!submission) return Report(submission.error());
   auto result = engine->Run(std::move(*submission), Until(timeout_s));
   if (!result) return Report(result.error());
-  Operation* op = *result;
-  if (!op->over.load(std::memory_order_acquire)) {
-    *handle = op->handle;
+  Operation* op = result->op;
+  if (op == nullptr) {
+    *handle = result->handle;
     return HVD_IN_PROGRESS;
   }
   int status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);

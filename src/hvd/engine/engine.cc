@@ -143,7 +143,7 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
   return handles;
 }
 
-Result<Operation*> Engine::Run(Submission submission, Time until) {
+Result<Engine::Ran> Engine::Run(Submission submission, Time until) {
   Operation* op = nullptr;
   bool token = false;
   {
@@ -162,14 +162,16 @@ Result<Operation*> Engine::Run(Submission submission, Time until) {
     TurnUntilOver(op, until);
     GiveToken();
   }
+  const Handle handle = op->handle;
   if (!Wait(op, until)) {
     auto held = Operation::Callback::kHeld;
-    const bool posted =
-        op->callback.compare_exchange_strong(held, Operation::Callback::kPosted, std::memory_order_acq_rel);
-    // If not, it ended at this moment, and nobody but this caller will hear of it.
-    if (!posted) Wait(op, Time::max());
+    if (op->callback.compare_exchange_strong(held, Operation::Callback::kPosted, std::memory_order_acq_rel)) {
+      return Ran{nullptr, handle};
+    }
+    // It ended at this moment, and nobody but this caller will hear of it.
+    Wait(op, Time::max());
   }
-  return op;
+  return Ran{op, handle};
 }
 
 void Engine::LeaveInInbox(Operation* op) {

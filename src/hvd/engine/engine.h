@@ -79,9 +79,13 @@ class Engine final : public SetHost {
   Result<Handle> Submit(Submission submission);
   // All or none: if one cannot be started, none is. They are over together, and fail together, with the first error.
   Result<std::vector<Handle>> SubmitGroup(std::vector<Submission> submissions);
-  // Submits and turns the engine until it is over or the time has come. The caller owns the result, and gives it back
-  // by Forget(its handle).
-  Result<Operation*> Run(Submission submission, Time until = Time::max());
+  // Submits and turns the engine until it is over or the time has come. If it is over the caller owns it, and gives it
+  // back by Forget(handle). If not, `op` is nullptr, since a callback may have given it back already.
+  struct Ran {
+    Operation* op = nullptr;
+    Handle handle = 0;
+  };
+  Result<Ran> Run(Submission submission, Time until = Time::max());
   // Turns or waits until the operation is over or the time has come. Whether it is over.
   bool Wait(Operation* op, Time until);
   // nullptr: no such handle. Give back with Release.

@@ -157,10 +157,10 @@ Result<int> Engine::ChangeSets(controller::Request request) {
   const std::lock_guard lock(change_mutex_);
   Submission submission;
   submission.request = std::move(request);
-  HVD_ASSIGN_OR_RETURN(Operation * op, Run(std::move(submission)));
-  const Error error = op->error;
-  const int id = op->number;
-  Forget(op->handle);
+  HVD_ASSIGN_OR_RETURN(const Ran change, Run(std::move(submission)));
+  const Error error = change.op->error;
+  const int id = change.op->number;
+  Forget(change.handle);
   if (error.code != Code::kOk) return Fail(error);
   return id;
 }

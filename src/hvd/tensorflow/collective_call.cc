@@ -117,7 +117,7 @@ hvd_request CollectiveCall::RequestOf(Part* part) {
 }
 
 void CollectiveCall::Submit() {
-  if (parts_.size() == 1 && kernel_.luck.Try(InputBytes())) return SubmitInHope();
+  if (parts_.size() == 1 && kernel_.luck->Try(InputBytes())) return SubmitInHope();
   std::vector<hvd_request> requests;
   requests.reserve(parts_.size());
   for (Part& part : parts_) {
@@ -144,10 +144,10 @@ void CollectiveCall::SubmitInHope() {
   hvd_output result = {};
   result.struct_size = sizeof result;
   hvd_handle handle = 0;
-  const CollectiveKernel& kernel = kernel_;
-  // After HVD_IN_PROGRESS the completion thread may have ended and deleted this already.
+  const std::shared_ptr<Luck> luck = kernel_.luck;
+  // After HVD_IN_PROGRESS this call may have ended already on the completion thread, and with it TensorFlow's node.
   const int code = hvd_run_for(nullptr, &request, kShortTime, &result, &handle);
-  kernel.luck.Note(code != HVD_IN_PROGRESS);
+  luck->Note(code != HVD_IN_PROGRESS);
   if (code == HVD_IN_PROGRESS) return;
   if (code != HVD_OK) {
     Fail(code, hvd_last_error());

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "hvd/hvd.h"
@@ -44,7 +45,7 @@ struct CollectiveKernel {
   double prescale = 1.0;
   double postscale = 1.0;
   std::string name;  // equal on all ranks
-  mutable Luck luck;
+  std::shared_ptr<Luck> luck = std::make_shared<Luck>();
 
   // Reads the attributes that nodes of this operation have. NULL, and TensorFlow knows why, if that fails.
   static CollectiveKernel* Create(TF_OpKernelConstruction* construction, int32_t op, bool grouped);

@@ -77,8 +77,8 @@ TEST_P(Fenced, RankEndsWithAnError) {
   float value = 1;
   std::string text;
   if (const auto run = engine->Run(SumOf(&value)); run) {
-    text = (*run)->error.message;
-    engine->Forget((*run)->handle);
+    text = run->op->error.message;
+    engine->Forget(run->handle);
   } else {
     text = run.error().message;  // its thread knew before
   }
