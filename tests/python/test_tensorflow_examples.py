@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def run_example(name, ranks, *words):
     command = [sys.executable, str(ROOT / "examples/tensorflow" / f"{name}.py"), *words]
-    outputs = spawn.run(command, ranks, timeout=120)
+    outputs = spawn.run(command, ranks, timeout=240)
     ends = re.findall(r"identical weights: (\w+)", "".join(outputs))
     assert ends
     assert set(ends) == {"True"}, outputs
@@ -62,7 +62,7 @@ def test_python_in_the_guide_runs():
     assert blocks
     # One after the other in the same ranks: starting TensorFlow takes longer than they do.
     program = "print('=', flush=True)\n".join(block for block, _ in blocks)
-    outputs = spawn.run([sys.executable, "-c", program], 2, env={"TF_CPP_MIN_LOG_LEVEL": "3"}, timeout=120)
+    outputs = spawn.run([sys.executable, "-c", program], 2, env={"TF_CPP_MIN_LOG_LEVEL": "3"}, timeout=240)
     printed = zip(*(text.split("=\n") for text in outputs))
     for (_, expected), texts in zip(blocks, printed):
         lines = [line for text in texts for line in text.splitlines() if re.match(r"\[|\d+ ranks", line)]

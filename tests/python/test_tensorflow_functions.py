@@ -5,25 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ranks import on_ranks
+from ranks import in_one_start
 
 
-@pytest.mark.row("b5", "b6", "b7", "b10", "b11", "f16", "k15", "a7")
-@on_ranks(2)
-def test_state_of_one_rank_for_all():
-    variables_of_all_kinds()
-    inside_a_function()
-    after_the_first_batch()
-    restored_by_one_rank()
-    objects()
-    global_variables()
-    sparse_tensors()
-    scattering()
-    handles()
-    batch_normalization()
-
-
-def variables_of_all_kinds():
+@pytest.mark.row("b6", "b7")
+@in_one_start(2)
+def test_variables_of_all_kinds():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -58,7 +45,9 @@ def variables_of_all_kinds():
         hvd.broadcast_variables([one], root_rank=2)
 
 
-def inside_a_function():
+@pytest.mark.row("b5")
+@in_one_start(2)
+def test_broadcast_in_a_function():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -76,7 +65,9 @@ def inside_a_function():
     assert weights.numpy().tolist() == [2.0] * 3
 
 
-def after_the_first_batch():
+@pytest.mark.row("b4", "b5", "b6", "b7", "b12")
+@in_one_start(2)
+def test_broadcast_after_the_first_batch():
     """As the published samples do it: by a Python boolean, with the optimizer's slots, after the gradients."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -106,7 +97,9 @@ def after_the_first_batch():
     assert int(optimizer.iterations) == 5
 
 
-def restored_by_one_rank():
+@pytest.mark.row("b10", "b11", "k1")
+@in_one_start(2)
+def test_variables_that_one_rank_restored():
     import tempfile
 
     import horovod.tensorflow as hvd
@@ -139,7 +132,9 @@ def same_on_all_ranks(variables):
     return len(set(hvd.allgather_object(b"".join(np.asarray(one).tobytes() for one in variables)))) == 1
 
 
-def objects():
+@pytest.mark.row("f16")
+@in_one_start(2)
+def test_objects():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -152,7 +147,9 @@ def objects():
         assert hvd.allgather_object(rank, session=session) == [0, 1]
 
 
-def global_variables():
+@pytest.mark.row("a7")
+@in_one_start(2)
+def test_global_variables():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -176,7 +173,9 @@ def global_variables():
             assert session.run(step) == 17
 
 
-def sparse_tensors():
+@pytest.mark.row("b14")
+@in_one_start(2)
+def test_sparse_tensors():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -206,7 +205,9 @@ def sparse_tensors():
         hvd.allreduce(tf.IndexedSlices(tf.ones([1, 2], tf.int32), tf.range(1)))
 
 
-def scattering():
+@pytest.mark.row("f11")
+@in_one_start(2)
+def test_reducescatter():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -221,7 +222,8 @@ def scattering():
         hvd.reducescatter(rows, op=hvd.Max)
 
 
-def handles():
+@in_one_start(2)
+def test_handles():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -243,7 +245,13 @@ def handles():
 
 
 @pytest.mark.row("k15")
-@on_ranks(2, env={"TF_USE_LEGACY_KERAS": "1"})
+@in_one_start(2)
+def test_batch_normalization():
+    batch_normalization()
+
+
+@pytest.mark.row("k15")
+@in_one_start(2, env={"TF_USE_LEGACY_KERAS": "1"})
 def test_batch_normalization_with_legacy_keras():
     batch_normalization()
 

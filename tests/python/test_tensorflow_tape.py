@@ -5,24 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ranks import on_ranks
-
-SETS: list = []  # filled by ranks.py
-
-
-@pytest.mark.row("b2", "b3", "b15", "b16", "b18", "g1", "g4", "g5", "g6", "g7", "g9", "k9", "k14")
-@on_ranks(3, sets=[[0, 2], [1]])
-def test_tapes():
-    around_tapes_of_all_ages()
-    structures()
-    keras_variables()
-    options()
-    process_sets()
-    local_sources()
-    layers()
-    many_gradients_in_any_order()
-    names_do_not_count_traces()
-    loops_branches_and_functions_in_functions()
+from ranks import in_one_start
 
 
 def numbers():
@@ -32,7 +15,9 @@ def numbers():
     return hvd.rank() + 1.0, (hvd.size() + 1) / 2
 
 
-def around_tapes_of_all_ages():
+@pytest.mark.row("b2", "b16")
+@in_one_start(3)
+def test_tapes_that_have_finished_record_or_have_yet_to_begin():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -76,7 +61,9 @@ def around_tapes_of_all_ages():
     assert tape.jacobian(square, weights).shape == (2, 2)
 
 
-def structures():
+@pytest.mark.row("b16")
+@in_one_start(3)
+def test_gradients_have_the_structure_of_their_sources():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -100,7 +87,9 @@ def structures():
     assert tape.gradient([loss, loss], first).numpy() == 2 * average
 
 
-def keras_variables():
+@pytest.mark.row("b3", "b14", "b18")
+@in_one_start(3)
+def test_variables_of_keras_and_sparse_gradients():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -128,7 +117,9 @@ def keras_variables():
     assert np.allclose(kernel.numpy(), 2 * average)
 
 
-def options():
+@pytest.mark.row("b15", "k14")
+@in_one_start(3)
+def test_options():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -163,20 +154,27 @@ def options():
         assert gradients(groups=groups) == average
 
 
-def process_sets():
+@pytest.mark.row("b15", "k9")
+@in_one_start(3)
+def test_process_sets():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
+    hvd.shutdown()
+    sets = [hvd.ProcessSet([0, 2]), hvd.ProcessSet([1])]
+    hvd.init(process_sets=sets)
     own, _ = numbers()
     weights = tf.Variable([1.0])
-    for chosen, inside in ((SETS[0], 2.0), (SETS[1], 2.0)):
+    for chosen in sets:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(weights * own)
         found = hvd.DistributedGradientTape(tape, process_set=chosen).gradient(loss, weights).numpy()
-        assert found == (inside if chosen.included() else own)
+        assert found == (2.0 if chosen.included() else own)
 
 
-def local_sources():
+@pytest.mark.row("g1", "g5", "g6", "g9")
+@in_one_start(3)
+def test_sources_of_one_rank():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -205,7 +203,9 @@ def local_sources():
     assert all(np.all(one.numpy() == own) for one in tape.gradient(loss, mine))
 
 
-def layers():
+@pytest.mark.row("g1", "g4", "g7", "g9")
+@in_one_start(3)
+def test_layers_of_one_rank():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -225,7 +225,9 @@ def layers():
             hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=wrong)
 
 
-def many_gradients_in_any_order():
+@pytest.mark.row("b18")
+@in_one_start(3)
+def test_many_gradients():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -243,7 +245,9 @@ def many_gradients_in_any_order():
             assert np.all(one.numpy() == average * (i + 1))
 
 
-def names_do_not_count_traces():
+@pytest.mark.row("b18")
+@in_one_start(3)
+def test_names_do_not_count_traces():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -268,7 +272,9 @@ def names_do_not_count_traces():
     assert step(2.0).numpy() == 2 * average
 
 
-def loops_branches_and_functions_in_functions():
+@pytest.mark.row("b2", "b17")
+@in_one_start(3)
+def test_loops_branches_and_functions_in_functions():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ranks import on_ranks
+from ranks import in_one_start
 
 ROWS, STEPS = 12, 6  # shares of 2 and 3 ranks are equal
 
@@ -82,9 +82,9 @@ def same_on_all_ranks(arrays):
     return len(set(hvd.allgather_object(b"".join(array.tobytes() for array in arrays)))) == 1
 
 
-@pytest.mark.row("a3", "a4", "a5", "a13", "a15", "a16", "a19", "b13", "b14", "f17")
-@on_ranks(2, 3)
-def test_shares_of_a_batch_train_like_the_whole_one():
+@pytest.mark.row("a3", "a4", "a13", "a15", "a16", "a19", "f17")
+@in_one_start(2, 3)
+def test_v1_optimizers():
     import horovod.tensorflow as hvd
 
     for name, make in v1_optimizers().items():
@@ -93,12 +93,11 @@ def test_shares_of_a_batch_train_like_the_whole_one():
         assert close(whole, shares), name
         assert same_on_all_ranks(shares), name
         assert not close(whole, train_v1(make, share(data())), 1e-4), f"{name} does not need the reduction"
-    v1_compression()
-    v1_minimize_with_a_loss_that_is_called()
-    tapes()
 
 
-def v1_compression():
+@pytest.mark.row("a4", "k14")
+@in_one_start(2, 3)
+def test_compression():
     import horovod.tensorflow as hvd
 
     make = v1_optimizers()["sgd"]
@@ -115,7 +114,9 @@ def v1_compression():
         assert same_on_all_ranks(shares)
 
 
-def v1_minimize_with_a_loss_that_is_called():
+@pytest.mark.row("a5")
+@in_one_start(2, 3)
+def test_v1_optimizers_without_a_graph():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -131,7 +132,9 @@ def v1_minimize_with_a_loss_that_is_called():
     assert same_on_all_ranks(shares)
 
 
-def tapes():
+@pytest.mark.row("b2", "b4", "b13", "b14", "b15", "f17")
+@in_one_start(2, 3)
+def test_tapes():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 

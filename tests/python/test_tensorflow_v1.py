@@ -10,7 +10,7 @@ import sys
 import launching
 import numpy as np
 import pytest
-from ranks import on_ranks
+from ranks import in_one_start
 
 SCRIPT = pathlib.Path(__file__).with_name("tensorflow_v1_script.py")
 
@@ -19,10 +19,10 @@ def run_script(ranks, folder, last_step, disabled, passes=1):
     """Return what ranks reported, and all that each of them wrote."""
     command = [sys.executable, str(SCRIPT), str(folder), str(last_step), disabled, str(passes)]
     if ranks == 1:
-        result = launching.run(command, launching.clean_environment())
+        result = launching.run(command, launching.clean_environment(), timeout=240)
         outputs = [result.stdout + result.stderr]
     else:
-        result = launching.horovodrun("-np", str(ranks), *command)
+        result = launching.horovodrun("-np", str(ranks), *command, timeout=240)
         lines = (result.stdout + result.stderr).splitlines(keepends=True)
         marks = [(f"[{rank}]<stdout>:", f"[{rank}]<stderr>:") for rank in range(ranks)]
         outputs = ["".join(line[len(mark[0]) :] for line in lines if line.startswith(mark)) for mark in marks]
@@ -31,6 +31,7 @@ def run_script(ranks, folder, last_step, disabled, passes=1):
 
 
 @pytest.mark.row("a1", "a2", "a3", "a5", "a6", "a8", "a9", "a10", "a11", "a14", "a15", "a18", "a20")
+@pytest.mark.timeout(600)
 def test_a_session_with_checkpoints_of_rank_0(tmp_path):
     reports, outputs = run_script(2, tmp_path, 10, "before")
     assert [(one["rank"], one["first"], one["last"]) for one in reports] == [(0, 0, 10), (1, 0, 10)]
@@ -50,18 +51,9 @@ def test_a_session_with_checkpoints_of_rank_0(tmp_path):
     assert (report["size"], report["first"], report["last"]) == (1, 15, 17)
 
 
-@pytest.mark.row("a12", "a16", "a17", "g2", "k11")
-@on_ranks(2)
-def test_v1_optimizers():
-    several_passes_in_a_session()
-    several_passes_elsewhere()
-    the_wrapped_optimizer_is_inside()
-    local_variables()
-    by_hand_without_a_hook()
-    adasum_of_steps()
-
-
-def several_passes_in_a_session():
+@pytest.mark.row("a17")
+@in_one_start(2)
+def test_several_passes_in_a_session():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -89,7 +81,9 @@ def several_passes_in_a_session():
                 assert session.run(optimizer._agg_helper.counter) == (number + 1) % 3
 
 
-def several_passes_elsewhere():
+@pytest.mark.row("a17")
+@in_one_start(2)
+def test_several_passes_eagerly_and_in_a_function():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -111,7 +105,9 @@ def several_passes_elsewhere():
         assert seen == [0.0, -4.5, -4.5, -15.0]
 
 
-def the_wrapped_optimizer_is_inside():
+@pytest.mark.row("a4", "a19")
+@in_one_start(2)
+def test_the_wrapped_optimizer_is_inside():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -135,7 +131,9 @@ def the_wrapped_optimizer_is_inside():
             hvd.DistributedOptimizer(optimizer)
 
 
-def local_variables():
+@pytest.mark.row("g1", "g2", "g6", "g9")
+@in_one_start(2)
+def test_variables_of_one_rank():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -156,7 +154,9 @@ def local_variables():
             assert local.tolist() == [own / 2 if scale else own] * (hvd.rank() + 1)
 
 
-def by_hand_without_a_hook():
+@pytest.mark.row("a12", "a18")
+@in_one_start(2)
+def test_every_rank_has_checkpoints_of_its_own():
     """Every rank has a folder of its own for checkpoints, and nobody asks for its rank."""
     import tempfile
 
@@ -176,7 +176,9 @@ def by_hand_without_a_hook():
         assert tf.train.latest_checkpoint(folder).endswith("model.ckpt-3")
 
 
-def adasum_of_steps():
+@pytest.mark.row("k11")
+@in_one_start(2)
+def test_adasum_of_steps():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
