@@ -192,16 +192,25 @@ def test_an_agent_that_is_asked_to_end_says_so(net, tmp_path):
     hosts.nobody_left(net)
 
 
-def test_a_stopped_agent_is_missed(net, tmp_path):
+def test_a_stopped_agent_is_missed_and_ended(net, tmp_path):
     with endless(net, tmp_path) as process:
         launching.pids_in(tmp_path, 4)
-        pid = agent_of(net["beta"])
-        os.kill(pid, signal.SIGSTOP)
+        os.kill(agent_of(net["beta"]), signal.SIGSTOP)
+        assert lost_host(process, "beta")["first"]["host_lost"] == "it did not respond for 4 s"
+    # It stays stopped, and is killed with its ranks when its line has ended.
+    hosts.nobody_left(net, within=15)
+
+
+def test_a_stopped_agent_behind_a_cut_cable_is_ended_there(net, tmp_path):
+    with endless(net, tmp_path) as process:
+        launching.pids_in(tmp_path, 4)
+        os.kill(agent_of(net["beta"]), signal.SIGSTOP)
+        net.cut("beta")
         try:
-            assert lost_host(process, "beta")["first"]["host_lost"] == "it did not respond for 4 s"
+            lost_host(process, "beta")
+            hosts.nobody_left(net, within=20)
         finally:
-            os.kill(pid, signal.SIGCONT)
-    hosts.nobody_left(net)
+            net.mend("beta")
 
 
 def test_a_cut_cable_ends_the_job_and_the_host_cleans_up_by_itself(net, tmp_path):

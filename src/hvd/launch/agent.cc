@@ -156,7 +156,7 @@ void Agent::OnStart(Message message) {
 
 Status Agent::StartRanks(const Message& start, Plan plan) {
   const std::string& job = start.place.job;
-  HVD_ASSIGN_OR_RETURN(Warden warden, Warden::Start(job.substr(job.rfind('/') + 1), folder_.path()));
+  HVD_ASSIGN_OR_RETURN(Warden warden, Warden::Start(job.substr(job.rfind('/') + 1), folder_.path(), channel_->fd()));
   warden_.emplace(std::move(warden));
   CrewEvents events;
   events.started = [this](int rank, int pid) { channel_->Send({.kind = Kind::kStarted, .rank = rank, .number = pid}); };

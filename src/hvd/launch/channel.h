@@ -48,6 +48,7 @@ class Channel {
   void Send(const Message& message);
   size_t unsent() const { return output_.size() - sent_; }
   bool over() const { return over_; }
+  int fd() const { return stream_->fd(); }
   // Ends it from this side, without on_end. What was not sent is lost.
   void Close();
   // Waits, turning nothing, until all is sent; for a last word. Gives up after `patience`.

@@ -85,9 +85,16 @@ void Settle(std::vector<Attempt>& attempts, Time deadline) {
   }
 }
 
+// Whether or not this process sends anything, or runs at all: the kernel asks by itself.
 void BreakWhenNotTaken(int fd, Duration silence) {
-  const auto millis = static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(silence).count());
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &millis, sizeof millis);
+  const auto set = [&](int level, int name, int value) { (void)::setsockopt(fd, level, name, &value, sizeof value); };
+  const auto millis = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(silence).count());
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, millis);
+  if (millis == 0) return;
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, std::max(millis / 2000, 1));
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, std::max(millis / 1000, 1));
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 // ranks' process groups, whatever else carries the job's name in its environment, and the folder of its secret. The
 // kernel kills the ranks themselves at once (spawn.h); this is for their children.
 //
+// An agent's warden watches the line to horovodrun, too: when that ends and the agent, which should then clean up, is
+// not done in time, it was stopped, and is killed first.
+//
 // Thread safety: none.
 // Lifetime: start it before any thread. The destructor dismisses it: it ends and does nothing.
 
@@ -16,8 +19,8 @@ namespace hvd::launch {
 
 class Warden {
  public:
-  // `folder`: of the job's token (secret_folder.h), or empty.
-  static Result<Warden> Start(const std::string& job, const std::string& folder = {});
+  // `folder`: of the job's token (secret_folder.h), or empty. `line`: a connection whose end is the job's; -1: none.
+  static Result<Warden> Start(const std::string& job, const std::string& folder = {}, int line = -1);
   Warden(Warden&& other) noexcept;
   Warden& operator=(Warden&&) = delete;
   ~Warden();
