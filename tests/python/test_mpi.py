@@ -65,6 +65,30 @@ def test_a_rank_that_fails_ends_the_job(mpi):
     assert result.returncode != 0
 
 
+# Rank 1 never comes: not to MPI_Init, or, with an argument, only to a job of its own.
+ABSENT = """
+import os, sys, time, horovod.numpy as hvd
+outer = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+if outer == 1:
+    if len(sys.argv) > 1: hvd.init(comm=[1])
+    time.sleep(1000)
+try:
+    hvd.init(comm=[0, 1] if len(sys.argv) > 1 else [0])
+except hvd.HorovodTimeoutError as error:
+    sys.exit(f"in vain: {error}")
+"""
+
+
+@starters.both_mpis
+@pytest.mark.parametrize("where", ["MPI_Init", "MPI_Comm_create_group"])
+def test_no_wait_for_a_rank_that_does_not_come_is_without_end(mpi, where):
+    """Inside MPI's own calls, too; and the error names it."""
+    more = ["group"] if where == "MPI_Comm_create_group" else []
+    result = starters.mpirun(mpi, 2, "-c", ABSENT, *more, HOROVOD_START_TIMEOUT="3")
+    assert result.returncode != 0
+    assert f"in vain: rank 1 of 2 did not come to hvd.init() within 3 s: {where}" in result.stderr, result.stderr
+
+
 @pytest.mark.parametrize("more", [{}, {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}])
 def test_torch_variables_on_one_machine(more):
     """At a local socket: MASTER_PORT is torch.distributed's own. With torchrun's own variables, and without."""
@@ -199,6 +223,10 @@ def test_mpi_operations_need_threads():
 
 
 def test_values_that_name_no_way():
-    """One line that says what is allowed."""
+    """One line that says what is allowed, or what is missing."""
     result = starters.run([sys.executable, PROGRAM], starters.environment(HOROVOD_CPU_OPERATIONS="ccl"))
     assert 'HOROVOD_CPU_OPERATIONS=ccl is not valid: give one of "mpi gloo"' in result.stderr
+    torch = starters.environment(RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
+    result = starters.run([sys.executable, PROGRAM], torch)
+    assert result.returncode != 0
+    assert "MASTER_ADDR are set, as for torch.distributed, but MASTER_PORT is not" in result.stderr

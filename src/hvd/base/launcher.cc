@@ -173,6 +173,19 @@ Result<Launcher> Read(const Reader& reader, const Description& description) {
   return found;
 }
 
+// RANK and WORLD_SIZE are names that anybody may use: they are torch.distributed's if one of its others is there.
+Launcher IncompleteVariables(const Reader& reader) {
+  Launcher none;
+  if (!reader.Has("RANK") || !reader.Has("WORLD_SIZE") || reader.Text("WORLD_SIZE") == "1") return none;
+  const bool address = reader.Has("MASTER_ADDR");
+  if (address == reader.Has("MASTER_PORT")) {
+    none.hint = "RANK and WORLD_SIZE are set, but neither MASTER_ADDR nor MASTER_PORT: they are taken for no job's";
+  } else {
+    none.missing = address ? "MASTER_PORT" : "MASTER_ADDR";
+  }
+  return none;
+}
+
 }  // namespace
 
 Result<Launcher> FindLauncher(const Variables& variables) {
@@ -186,12 +199,18 @@ Result<Launcher> FindLauncher(const Variables& variables) {
     HVD_ASSIGN_OR_RETURN(Launcher found, Read(reader, description));
     if (found.size > 1) return found;
   }
-  return Launcher{};
+  return IncompleteVariables(reader);
 }
 
 Status FollowLauncher(Config* config) {
   const Launcher& launcher = config->launcher;
   const bool complete = config->rank >= 0 && config->size > 0 && !config->rendezvous_addr.empty();
+  if (!launcher.missing.empty() && config->rank < 0 && config->size < 0) {
+    return Fail(Code::kInvalidArgument,
+                "RANK, WORLD_SIZE and {} are set, as for torch.distributed, but {} is not: set it, too, or unset "
+                "WORLD_SIZE for a job of one process",
+                launcher.missing == "MASTER_PORT" ? "MASTER_ADDR" : "MASTER_PORT", launcher.missing);
+  }
   if (launcher.kind == LauncherKind::kNone) return {};
   if (complete) {
     config->launcher = {};

@@ -32,6 +32,9 @@ struct Launcher {
   int master_port = -1;
   int pmi_fd = -1;    // a descriptor whose other end speaks PMI; -1: none
   bool pmix = false;  // a PMIx server is there
+  // Of kNone: what kept variables that are there from being a launcher's.
+  std::string missing{};  // the one that lacks; FollowLauncher refuses that
+  std::string hint{};     // one sentence
 
   bool all_local() const { return local_size == size; }
 };
@@ -43,7 +46,7 @@ using Variables = std::function<const char*(const char* name)>;
 Result<Launcher> FindLauncher(const Variables& variables);
 
 // Takes rank and size from the launcher, or forgets it where HOROVOD_* says everything itself. What contradicts is an
-// error that names both variables.
+// error that names both variables; what is incomplete is one that names the variable that lacks.
 Status FollowLauncher(Config* config);
 
 }  // namespace hvd

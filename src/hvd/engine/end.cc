@@ -10,6 +10,7 @@
 #include "hvd/base/log.h"
 #include "hvd/base/text.h"
 #include "hvd/engine/engine.h"
+#include "hvd/mpi/session.h"
 
 namespace hvd::engine {
 
@@ -64,6 +65,7 @@ void Engine::NoticeChanges() {
 
 void Engine::MarkLeft(Rank rank, Rank blamed, const std::string& reason) {
   if (!left_.insert(rank).second || phase_.load(std::memory_order_relaxed) != Phase::kWorking) return;
+  if (uses_mpi()) mpi::OthersLeft();
   Rank nobody = -1;
   if (first_left_.compare_exchange_strong(nobody, blamed)) first_left_reason_ = reason;
   for (size_t i = 0; i < sets_.size(); ++i) {

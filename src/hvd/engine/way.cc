@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "hvd/engine/meeting_text.h"
+#include "hvd/engine/roll_call.h"
 #include "hvd/mpi/session.h"
 #include "hvd/pmi/pmix.h"
 
@@ -50,9 +52,27 @@ Status CheckThreads(mpi::Library* library) {
       library->name());
 }
 
+Time StartDeadline(const Config& config) { return SteadyClock().Now() + Seconds(config.start_timeout_s); }
+
+// `error` of a call of MPI's that all ranks must come to, with those who have not, as far as that is known.
+tl::unexpected<Error> NotAllCame(const Error& error, const Config& config, const std::vector<int>& absent,
+                                 RollCall* roll) {
+  if (error.code != Code::kDeadlineExceeded) return Fail(error);
+  roll->Stay();
+  const std::string who = absent.empty() ? fmt::format("rank {} of {} waited {:g} s for others in hvd.init()",
+                                                       config.rank, config.size, config.start_timeout_s)
+                                         : fmt::format("{} of {} did not come to hvd.init() within {:g} s",
+                                                       NameOf(absent), config.size, config.start_timeout_s);
+  return Fail(Error{error.code, fmt::format("{}: {}; HOROVOD_START_TIMEOUT sets the limit", who, error.message),
+                    absent.empty() ? error.rank : absent[0]});
+}
+
 Status UseMpi(mpi::Library* library, const Config& config, Way* way) {
-  HVD_RETURN_IF_ERROR(
-      mpi::Begin(library, config.mpi_threads_disable ? mpi::Threads::kSingle : mpi::Threads::kMultiple));
+  RollCall roll(config.launcher);
+  const auto threads = config.mpi_threads_disable ? mpi::Threads::kSingle : mpi::Threads::kMultiple;
+  if (const Status begun = mpi::Begin(library, threads, StartDeadline(config)); !begun) {
+    return NotAllCame(begun.error(), config, roll.Absent(), &roll);
+  }
   if (OperatesByMpi(config)) HVD_RETURN_IF_ERROR(CheckThreads(library));
   way->mpi = library;
   way->comm = library->World();
@@ -171,7 +191,8 @@ Result<Way> ByLauncher(Config* config) {
 Result<Way> ByEnvironment(Config* config) {
   Way way;
   if (config->size <= 1) {
-    way.why = "alone: no launcher's variables are set";
+    const std::string& hint = config->launcher.hint;
+    way.why = fmt::format("alone: {}", hint.empty() ? "no launcher's variables are set" : hint);
     return way;
   }
   if (config->rendezvous_addr.empty() && config->launcher.kind != LauncherKind::kNone) return ByLauncher(config);
@@ -212,7 +233,10 @@ Status KeepOnly(std::span<const int> ranks, Config* config, Way* way) {
   }
   if (way->mpi != nullptr) {
     constexpr int kTag = 0x4856;
-    HVD_ASSIGN_OR_RETURN(way->comm, way->mpi->MakeComm(way->comm, ranks, kTag));
+    RollCall roll(config->launcher);
+    const auto made = mpi::MakeComm(way->mpi, way->comm, ranks, kTag, StartDeadline(*config));
+    if (!made) return NotAllCame(made.error(), *config, roll.Absent(ranks), &roll);
+    way->comm = *made;
   }
   config->rank = static_cast<int>(at - ranks.begin());
   config->size = static_cast<int>(ranks.size());

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/mpi/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "hvd/base/at_exit.h"
+#include "hvd/base/signal_mask.h"
 
 namespace hvd::mpi {
 namespace {
@@ -19,8 +24,11 @@ constexpr size_t kMostText = 1024;
 
 // How long an exit waits for calls that other ranks have not come to.
 constexpr Duration kLastCalls = std::chrono::seconds(10);
+// For the launcher to see the exit of the rank that was the cause.
+constexpr Duration kAfterTheCause = std::chrono::milliseconds(500);
 
 std::atomic<bool> g_distrusted{false};
+std::atomic<bool> g_others_left{false};
 
 // The thread of InOrder, while there is work.
 class Queue {
@@ -63,31 +71,76 @@ class Queue {
   bool running_ = false;
 };
 
+struct Initialising {
+  std::promise<Status> promise;
+  const std::shared_future<Status> result = promise.get_future().share();
+};
+
+tl::unexpected<Error> AlreadyFinalized() {
+  return Fail(Code::kFailedPrecondition, "MPI_Finalize was called already, and MPI cannot be used after that");
+}
+
+// A thread is inside a call of MPI's that does not come back: what libraries do at an exit must not run beside it.
+[[noreturn]] void LeaveAtOnce(int status) {
+  (void)std::fflush(nullptr);
+  ::_exit(status);
+}
+
+// At the exit of this process.
+void Leave(Library* library, const Initialising& initialising, int status) {
+  if (initialising.result.wait_for(Duration::zero()) != std::future_status::ready) LeaveAtOnce(status);
+  if (!initialising.result.get() || library->Finalized()) return;
+  // All ranks wait for each other there. One that failed does not come: then the launcher ends the job, Open MPI's by
+  // itself. MPICH's does not if that rank is on another host.
+  if (status == 0 && !g_distrusted.load() && Queue::Process().WaitUntil(SteadyClock().Now() + kLastCalls)) {
+    return library->Finalize();
+  }
+  // Whoever failed because another rank did lets that one be seen first: its exit code is the job's.
+  if (status != 0 && (g_distrusted.load() || g_others_left.load())) std::this_thread::sleep_for(kAfterTheCause);
+  if (library->family() == Family::kMpich) library->Abort(status == 0 ? 1 : status);
+  if (!Queue::Process().WaitUntil(SteadyClock().Now())) LeaveAtOnce(status);
+}
+
 }  // namespace
 
-Status Begin(Library* library, Threads wanted) {
+Status Begin(Library* library, Threads wanted, Time deadline) {
   static std::mutex mutex;
+  static Initialising* initialising = nullptr;  // never destroyed: its thread may never come back
   const std::lock_guard lock(mutex);
-  if (library->Finalized()) {
-    return Fail(Code::kFailedPrecondition, "MPI_Finalize was called already, and MPI cannot be used after that");
+  // What MPI says of itself while it is being initialised differs.
+  if (initialising == nullptr) {
+    if (library->Finalized()) return AlreadyFinalized();
+    if (library->Initialized()) return {};
+    initialising = new Initialising;
+    AtExit([library](int status) { Leave(library, *initialising, status); });
+    const SignalsBlocked blocked;
+    std::thread([library, wanted] { initialising->promise.set_value(library->Init(wanted)); }).detach();
   }
-  if (library->Initialized()) return {};
-  HVD_RETURN_IF_ERROR(library->Init(wanted));
-  AtExit([library](int status) {
-    if (library->Finalized()) return;
-    // All ranks wait for each other there. One that failed does not come: then the launcher ends the job, Open MPI's by
-    // itself. MPICH's does not if that rank is on another host.
-    if (status == 0 && !g_distrusted.load() && Queue::Process().WaitUntil(SteadyClock().Now() + kLastCalls)) {
-      return library->Finalize();
-    }
-    if (library->family() == Family::kMpich) library->Abort(status == 0 ? 1 : status);
-  });
+  if (initialising->result.wait_until(deadline) != std::future_status::ready) {
+    return Fail(Code::kDeadlineExceeded,
+                "MPI_Init did not come back in time: it waits until every process that the launcher started has called "
+                "hvd.init() or MPI_Init");
+  }
+  HVD_RETURN_IF_ERROR(initialising->result.get());
+  if (library->Finalized()) return AlreadyFinalized();
   return {};
+}
+
+Result<Handle> MakeComm(Library* library, Handle comm, std::span<const int> ranks, int tag, Time deadline) {
+  const auto promise = std::make_shared<std::promise<Result<Handle>>>();
+  std::future<Result<Handle>> made = promise->get_future();
+  InOrder([promise, library, comm, members = std::vector<int>(ranks.begin(), ranks.end()), tag] {
+    promise->set_value(library->MakeComm(comm, members, tag));
+  });
+  if (made.wait_until(deadline) == std::future_status::ready) return made.get();
+  return Fail(Code::kDeadlineExceeded, "MPI_Comm_create_group did not come back in time");
 }
 
 void InOrder(std::function<void()> work) { Queue::Process().Add(std::move(work)); }
 
 void Distrust() { g_distrusted.store(true); }
+
+void OthersLeft() { g_others_left.store(true); }
 
 Result<std::string> Share(Library* library, Handle comm, const std::string& text, Time deadline) {
   // On the program's communicator: nothing else runs there while all ranks are in init. The buffer outlives a broadcast
@@ -108,7 +161,8 @@ Result<std::string> Share(Library* library, Handle comm, const std::string& text
     pause = std::min(pause * 2, std::chrono::microseconds(2000));
   }
   (void)buffer.release();
-  return Fail(Code::kDeadlineExceeded, "not all ranks came to MPI's broadcast in time");
+  return Fail(Code::kDeadlineExceeded,
+              "not all ranks called hvd.init() in time: MPI's broadcast of where to meet did not get through");
 }
 
 }  // namespace hvd::mpi

@@ -147,5 +147,34 @@ TEST(Launcher, AJobOfItsOwnIsNotTheLaunchers) {
   EXPECT_EQ(config.launcher.kind, LauncherKind::kNone);
 }
 
+TEST(Launcher, VariablesOfTorchThatLackOneAreAnErrorThatNamesIt) {
+  for (const auto& [lacks, other] :
+       {std::pair("MASTER_PORT", "MASTER_ADDR"), std::pair("MASTER_ADDR", "MASTER_PORT")}) {
+    Given given = kTorch;
+    given.erase(lacks);
+    Config config;
+    config.launcher = *Find(given);
+    EXPECT_EQ(config.launcher.kind, LauncherKind::kNone);
+    const Status followed = FollowLauncher(&config);
+    ASSERT_FALSE(followed);
+    EXPECT_THAT(followed.error().message, HasSubstr(std::string(lacks) + " is not"));
+    EXPECT_THAT(followed.error().message, HasSubstr(std::string(other) + " are set"));
+    // Whoever says HOROVOD_RANK needs none of them.
+    config.rank = 0;
+    config.size = 2;
+    EXPECT_TRUE(FollowLauncher(&config));
+  }
+}
+
+TEST(Launcher, RankAndWorldSizeAloneMayBeAnybodys) {
+  Config config;
+  config.launcher = *Find({{"RANK", "gold"}, {"WORLD_SIZE", "large"}});
+  EXPECT_EQ(config.launcher.kind, LauncherKind::kNone);
+  EXPECT_THAT(config.launcher.hint, HasSubstr("neither MASTER_ADDR nor MASTER_PORT"));
+  EXPECT_TRUE(FollowLauncher(&config));
+  EXPECT_TRUE(FollowLauncher(&config));
+  EXPECT_EQ(Find({{"RANK", "0"}})->hint, "");
+}
+
 }  // namespace
 }  // namespace hvd
