@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <fstream>
 
@@ -15,6 +16,7 @@
 #include "hvd/launch/complaint.h"
 #include "hvd/launch/exit_codes.h"
 #include "hvd/launch/job.h"
+#include "hvd/launch/meeting_place.h"
 #include "hvd/launch/mpirun.h"
 #include "hvd/launch/parse.h"
 #include "hvd/launch/remote_plan.h"
@@ -125,11 +127,18 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
   // On a terminal people see how it begins; into files and pipes goes what ranks print alone, unless asked.
   const bool talkative = options.verbose || ::isatty(2) == 1;
   if (talkative) settings.says = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
-  std::unique_ptr<rendezvous::Server> store;
+  settings.warns = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
+  std::atomic<bool> met = false;
+  MeetingPlace place([&met, turning = loop->get()] {
+    met = true;
+    turning->Wake();
+  });
   settings.open_place = [&](const std::string& address) -> Result<RankPlace> {
-    HVD_ASSIGN_OR_RETURN(store, OpenStore(address, trust->token));
-    return RankPlace{store->address(), job_name, trust->folder ? trust->folder->token_file() : ""};
+    HVD_RETURN_IF_ERROR(place.Open(address, trust->token));
+    return RankPlace{place.address(), job_name, trust->folder ? trust->folder->token_file() : ""};
   };
+  settings.have_met = [&met] { return met.load(); };
+  settings.tell_who_left = [&place](const std::string& ranks) { place.TellWhoLeft(ranks); };
   Output output(std::move(output_options), static_cast<int>(plan.slots.size()), &out, &err);
   std::optional<RemoteHosts> remote;
   if (!plan.remote_hosts.empty()) {

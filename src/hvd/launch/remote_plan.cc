@@ -90,11 +90,4 @@ std::string HowToStartAgents(const Plan& plan, const std::vector<std::string>& a
       trust.given.empty() ? trust.folder->token_file() : trust.given);
 }
 
-Result<std::unique_ptr<rendezvous::Server>> OpenStore(const std::string& address,
-                                                      const std::optional<net::Token>& token) {
-  if (address.empty()) return rendezvous::Serve({.address = "127.0.0.1:0"});
-  HVD_ASSIGN_OR_RETURN(const net::HostPort where, net::ParseHostPort(address));
-  return rendezvous::Serve({.address = net::ToString({where.host, 0}), .token = token});
-}
-
 }  // namespace hvd::launch
