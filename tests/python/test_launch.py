@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -56,11 +57,20 @@ def test_only_as_many_as_asked_for():
         (["-np", "1", "-H", "other.invalid", "--network-interfaces", "nic9", "true"], 2, "--network-interfaces nic9: "),
         (["-np", "1", "-H", "other.invalid", "--driver-address", "x.invalid", "true"], 2, "--driver-address: host 'x."),
         (["-np", "1", "-H", "other.invalid", "--token-file", "/no/file", "true"], 2, "token file /no/file cannot be"),
+        (["-np", "1", "-i", "/no/key", "true"], 2, "-i /no/key: No such file or directory; expected a file"),
+        (["-np", "1", "--network-interfaces", "nic9,lo", "true"], 2, "--network-interfaces nic9: there is no such"),
+        (["-np", "1", "--driver-address", "x.invalid", "true"], 2, "--driver-address: host 'x.invalid'"),
+        (["-np", "1", "--driver-address", "192.0.2.7", "true"], 2, "--driver-address 192.0.2.7: this machine does not"),
+        (["-np", "1", "--report-file", "/no/folder/x", "true"], 2, "--report-file /no/folder/x: cannot be written"),
+        (["-np", "1", "--output-filename", "", "true"], 2, "--output-filename '': expected DIR"),
+        (["-np", "1", "-x", "HOROVOD_RANK=7", "true"], 2, "-x HOROVOD_RANK: HOROVOD_RANK is for horovodrun to set"),
         (["agent", "--driver", "a:1"], 2, "agent: --token-file is missing"),
+        (["agent", "--driver", "foo"], 2, "agent: --driver foo: expected HOST:PORT"),
         (["-np", "1", "--min-np", "1", "true"], 2, "--min-np: elastic training is not in this release"),
         (["-np", "1", "--output-filename", "/dev/null/x", "true"], 2, "/dev/null/x/rank.0: cannot make this folder"),
         (["-np", "1", "no-such-program"], 127, "no-such-program: there is no such program in PATH"),
         (["-np", "1", "/etc/passwd"], 126, "/etc/passwd: it may not be executed"),
+        (["-np", "1", "/etc"], 126, "/etc: this is a folder, not a program"),
     ],
 )
 def test_wrong_input_is_one_line_and_starts_nothing(words, code, text):
@@ -69,6 +79,25 @@ def test_wrong_input_is_one_line_and_starts_nothing(words, code, text):
     assert result.stdout == ""
     assert result.stderr.startswith(f"horovodrun: {text}")
     assert result.stderr.count("\n") == 1
+
+
+def test_what_was_not_started_is_told_in_json_too():
+    result = horovodrun("-np", "1", "--json", "no-such-program")
+    assert result.returncode == 127
+    said = launching.report(result)
+    assert (said["status"], said["exit_code"]) == ("failed", 127)
+    assert said["error"] == "no-such-program: there is no such program in PATH"
+
+
+def test_output_that_cannot_be_written_is_noticed():
+    for words in (["-np", "1", "echo", "x"], ["--help"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(
+                [HOROVODRUN, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            )
+        assert result.returncode == 125
+        assert result.stderr.startswith("horovodrun: stdout: No space left on device")
+        assert result.stderr.count("\n") == 1
 
 
 def test_questions():
@@ -146,10 +175,13 @@ def test_it_says_what_it_does_when_asked():
     assert second.startswith("horovodrun: all ranks ended")
 
 
-def test_two_names_of_this_machine_are_two_hosts_of_the_job():
-    result = horovodrun("-np", "2", "-H", "localhost:1,127.0.0.1:1", sys.executable, "-c", NUMPY)
+def test_two_names_of_this_machine_are_one_host_of_the_job():
+    hosts = f"localhost:1,{socket.gethostname()}:1"
+    result = horovodrun("-np", "2", "-H", hosts, "--verbose", sys.executable, "-c", NUMPY)
     assert result.returncode == 0, result.stderr
-    assert sorted(result.stdout.splitlines()) == ["[0]<stdout>:0 2 0 2 [2. 2.]", "[1]<stdout>:1 2 0 2 [2. 2.]"]
+    assert sorted(result.stdout.splitlines()) == ["[0]<stdout>:0 2 0 1 [2. 2.]", "[1]<stdout>:1 2 1 1 [2. 2.]"]
+    assert f"localhost and {socket.gethostname()} are this machine: its ranks are those of one host" in result.stderr
+    assert re.search(r"horovodrun: [0-9.]+ s: ranks up: all have come to hvd.init\(\)\n", result.stderr)
 
 
 def test_colors_and_prefixes():

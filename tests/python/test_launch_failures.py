@@ -17,6 +17,8 @@ if rank == 2 and how == "hangs":
     time.sleep(1000)
 if rank == 2 and how == "exits early":
     sys.exit(7)
+if rank == 2 and how == "never comes":
+    sys.exit(0)
 hvd.init()
 array = np.ones(1000)
 hvd.allreduce(array, name="a")
@@ -42,6 +44,7 @@ except hvd.HorovodInternalError:
         ("raises", 1, {"exit_code": 1}),
         ("exits", 3, {"exit_code": 3}),
         ("exits early", 7, {"exit_code": 7}),
+        ("never comes", 1, {"exit_code": 0, "silent": False}),
         ("is killed", 137, {"signal_name": "SIGKILL"}),
         ("is killed and nobody says so", 137, {"signal_name": "SIGKILL"}),
         ("crashes", 139, {"signal_name": "SIGSEGV"}),
@@ -53,7 +56,7 @@ except hvd.HorovodInternalError:
 def test_the_report_names_the_rank(how, code, end, tmp_path):
     env = {"HOROVOD_HEARTBEAT_TIMEOUT_SECONDS": "2"}
     # Ranks that hang are given time to come, which on a busy machine must be enough for the others to come.
-    flags = ["--json", "--grace-period", "2", "--start-timeout", "15" if how == "hangs" else "60"]
+    flags = ["--json", "--grace-period", "2", "--start-timeout", "15" if how == "hangs" else "300"]
     result = horovodrun("-np", "4", *flags, sys.executable, "-c", TRAINING, how, tmp_path, env=env)
     said = report(result)
     assert result.returncode == code, result.stderr
@@ -63,6 +66,9 @@ def test_the_report_names_the_rank(how, code, end, tmp_path):
     assert said["first"]["pid"] == int((tmp_path / "2").read_text())
     assert "  first:      rank 2 on host localhost" in result.stderr
     assert not any(launching.is_alive(int(file.read_text())) for file in tmp_path.iterdir())
+    if how == "never comes":
+        # Long before the start time-out: the launcher saw it end, and told the others.
+        assert "the job failed: rank 2 ended with exit code 0 before hvd.init()" in result.stderr
     if how == "raises":
         assert said["first"]["traceback"].endswith("ValueError: no luck\n")
         assert "    ValueError: no luck\n" in result.stderr.split("horovodrun: the job failed")[1]
@@ -124,6 +130,8 @@ def test_a_program_that_the_kernel_refuses(tmp_path):
     assert result.returncode == 127
     assert "could not be executed: No such file or directory" in result.stderr
     assert "exec_error" in report(result)["first"]
+    program.write_bytes(b"\0no program\0")
+    assert horovodrun("-np", "1", program).returncode == 126, "exec format error"
 
 
 def test_a_stopped_rank_does_not_cost_the_grace_period(tmp_path):

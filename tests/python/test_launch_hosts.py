@@ -127,7 +127,11 @@ def test_agents_find_out_which_host_they_are_and_strangers_are_told(net, tmp_pat
         flags = ["--driver", address, "--token-file", file]
         with agent(net["beta"], net, *flags) as beta, agent(net["gamma"], net, *flags) as gamma:
             out, err = process.communicate(timeout=60)
-            assert (process.returncode, err) == (0, "")
+            assert process.returncode == 0
+            refused = [line for line in err.splitlines() if line.startswith("horovodrun: turned an agent away: ")]
+            assert len(refused) == len(err.splitlines()) == 2, err
+            assert "no host of this job is called delta" in refused[0]
+            assert "another job token" in refused[1]
             assert sorted(out.splitlines()) == ["[0]<stdout>:well", "[1]<stdout>:well"]
             assert (beta.wait(timeout=30), gamma.wait(timeout=30)) == (0, 0)
 

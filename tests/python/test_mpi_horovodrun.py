@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 
@@ -50,6 +51,46 @@ def test_what_it_would_do(path):
     assert "a:2,b:1" in result.stdout
     assert " -v " in result.stdout
     assert "do-not-show" not in result.stdout
+
+
+@both_paths
+def test_the_line_is_one_for_a_shell(path):
+    """Words with blanks and quotes come back as they were."""
+    words = ["--mpi", "-np", "1", "-p", "2222", "--dry-run", "echo", "it's", "a  b", "$HOME", ""]
+    line = horovodrun(path, *words).stdout
+    assert "-p 2222" in line
+    assert shlex.split(line)[-4:] == ["it's", "a  b", "$HOME", ""]
+
+
+@both_paths
+def test_output_in_files(path, tmp_path):
+    """The same layout as without mpirun, in a folder that is made."""
+    out = tmp_path / "new" / "out"
+    result = horovodrun(path, "--mpi", "-np", "2", "--output-filename", str(out), "sh", "-c", "echo o; echo e >&2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    for rank in range(2):
+        assert "o\n" in (out / f"rank.{rank}" / "stdout").read_text()
+        assert "e\n" in (out / f"rank.{rank}" / "stderr").read_text()
+
+
+@pytest.mark.parametrize("path", [starters.MPICH], indirect=True)
+def test_what_mpirun_cannot_do_is_refused(path):
+    """Never dropped without a word."""
+    for flags in (["--json"], ["--log-dir", "d"], ["--prefix", "x"], ["--only-rank", "0"], ["--report-file", "r"]):
+        result = horovodrun(path, "--mpi", "-np", "1", *flags, "true")
+        assert (result.returncode, result.stdout) == (2, ""), flags
+        assert result.stderr.startswith(f"horovodrun: {flags[0]}: not with --mpi")
+    result = horovodrun(path, "--mpi", "-np", "1", "--prefix-output-with-timestamp", "true")
+    assert result.returncode == 2
+    assert "MPICH's mpirun cannot" in result.stderr
+
+
+@both_paths
+def test_the_exit_code_is_the_failing_ranks(path):
+    """The others, which fail because of it, let it go first."""
+    program = "import horovod.numpy as hvd, sys; hvd.init(); sys.exit(3 if hvd.rank() == 1 else hvd.barrier())"
+    result = horovodrun(path, "--mpi", "-np", "2", sys.executable, "-c", program)
+    assert result.returncode == 3, result.stdout + result.stderr
 
 
 def test_no_mpirun(tmp_path):

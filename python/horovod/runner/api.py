@@ -88,7 +88,9 @@ def run(
     }
     program = find_horovodrun()
     with task.Folder(func, tuple(args), dict(kwargs or {})) as folder:
-        command = [program, *_spelled(flags), "--die-with-parent", "--report-file", folder.report]
+        # mpirun makes no report, and looks after no folder.
+        report = [] if use_mpi else ["--report-file", folder.report, "--task-folder", folder.path]
+        command = [program, *_spelled(flags), "--die-with-parent", *report]
         exit_code, complaint = run_horovodrun([*command, *folder.command(executable)])
         return folder.results(num_proc, exit_code, complaint)
 

@@ -53,6 +53,11 @@ class Folder:
         return os.path.join(self._path, name)
 
     @property
+    def path(self) -> str:
+        """Where it is."""
+        return self._path
+
+    @property
     def report(self) -> str:
         """File for horovodrun's report."""
         return self._at("report.json")

@@ -81,6 +81,7 @@ Status Meeting::Host() {
       if (cards_[rank]) here.push_back(rank);
     }
     HVD_RETURN_IF_ERROR(CheckDeaths(here));
+    HVD_RETURN_IF_ERROR(CheckLeft(Missing()));
     HVD_RETURN_IF_ERROR(CheckGenerations(Missing()));
     if (slices.over()) return Fail(TooLate());
   }
@@ -156,6 +157,7 @@ Status Meeting::Join() {
       }
       HVD_RETURN_IF_ERROR(CheckStillMine());
     } else {
+      HVD_RETURN_IF_ERROR(CheckLeft(Missing()));
       HVD_RETURN_IF_ERROR(CheckGenerations({0}));
     }
     if (slices.over()) return Fail(differs_ ? *differs_ : TooLate());
@@ -275,6 +277,20 @@ Status Meeting::CheckDeaths(const std::vector<Rank>& ranks) {
     // It may have told why before it ended.
     HVD_RETURN_IF_ERROR(CheckTrouble());
     return Fail(Ended(config_, rank, *cards_[rank]));
+  }
+  return {};
+}
+
+Status Meeting::CheckLeft(const std::vector<Rank>& ranks) {
+  HVD_ASSIGN_OR_RETURN(const auto text, Look(rendezvous::kLeftKey));
+  if (!text) return {};
+  const std::vector<Rank> left = Numbers(*text, ' ');
+  // The launcher's numbers; those of a job of some ranks are places in its list.
+  const std::vector<Rank> listed = Numbers(config_.group, '-');
+  for (const Rank rank : ranks) {
+    const Rank theirs = listed.empty() ? rank : listed[static_cast<size_t>(rank)];
+    if (std::ranges::count(left, theirs) == 0) continue;
+    return Fail(LeftBefore(config_, rank));
   }
   return {};
 }

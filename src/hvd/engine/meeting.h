@@ -75,6 +75,8 @@ class Meeting {
   Status CheckTrouble();
   // Of ranks whose card is known.
   Status CheckDeaths(const std::vector<Rank>& ranks);
+  // Fails if the launcher says that one of these ranks, whose card is not known, has ended well.
+  Status CheckLeft(const std::vector<Rank>& ranks);
   // Fails if one of these ranks is starting in a later generation than this one.
   Status CheckGenerations(const std::vector<Rank>& ranks);
   std::vector<Rank> Missing() const;

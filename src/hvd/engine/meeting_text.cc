@@ -53,6 +53,18 @@ std::optional<Start> DecodeStart(std::string_view text) {
   return start;
 }
 
+std::vector<Rank> Numbers(std::string_view text, char between) {
+  std::vector<Rank> numbers;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(between), text.size());
+    Rank number = 0;
+    const auto [at, error] = std::from_chars(text.data(), text.data() + end, number);
+    if (error == std::errc() && at == text.data() + end) numbers.push_back(number);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return numbers;
+}
+
 std::string NameOf(const std::vector<Rank>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
@@ -88,6 +100,15 @@ Error Ended(const Config& config, Rank rank, const Card& card) {
           fmt::format("{} of {} ended while the ranks were starting: its own output should tell why",
                       NameOf(rank, card), config.size),
           rank};
+}
+
+Error LeftBefore(const Config& config, Rank rank) {
+  return {
+      Code::kFailedPrecondition,
+      fmt::format("rank {} of {} ended with exit code 0 before it called hvd.init(), which the others wait for: let "
+                  "every rank call it, as often as the others do",
+                  rank, config.size),
+      rank};
 }
 
 Error TwoHosts(const Config& config, const Card& first, const Card& second) {

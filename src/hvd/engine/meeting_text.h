@@ -28,6 +28,9 @@ struct Start {
 std::string EncodeStart(const Start& start);
 std::optional<Start> DecodeStart(std::string_view text);
 
+// "0-2-5" with '-' is 0, 2, 5; what is no number is left out.
+std::vector<Rank> Numbers(std::string_view text, char between);
+
 // "rank 2", "ranks 2, 3", "ranks 1, 2, ... and 80 more".
 std::string NameOf(const std::vector<Rank>& ranks);
 
@@ -37,6 +40,8 @@ Error DidNotCome(const Config& config, const std::vector<Rank>& missing, int cam
 Error Stuck(const Config& config, std::string_view what, const std::vector<Rank>& ranks,
             const std::vector<std::optional<Card>>& cards);
 Error Ended(const Config& config, Rank rank, const Card& card);
+// It ended well, and never came.
+Error LeftBefore(const Config& config, Rank rank);
 Error TwoHosts(const Config& config, const Card& first, const Card& second);
 Error TwoRanks(Rank rank, const Card& first, const Card& second);
 

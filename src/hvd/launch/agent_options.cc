@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "hvd/launch/suggest.h"
+#include "hvd/net/address.h"
 
 namespace hvd::launch {
 namespace {
@@ -32,6 +33,13 @@ Status Check(const AgentOptions& options) {
   if (options.addresses.empty()) {
     return Fail(Code::kInvalidArgument,
                 "agent: --driver is missing: the address that horovodrun --no-ssh printed, --driver HOST:PORT");
+  }
+  for (const std::string& address : options.addresses) {
+    const auto where = net::ParseHostPort(address);
+    if (!where || where->port == 0) {
+      return Fail(Code::kInvalidArgument, "agent: --driver {}: expected HOST:PORT, as horovodrun --no-ssh printed it",
+                  address);
+    }
   }
   if (!options.token) {
     return Fail(Code::kInvalidArgument,

@@ -11,6 +11,7 @@ namespace hvd::launch {
 struct Blame {
   int rank = -1;
   bool silent = false;  // it did not respond, or did not come: it may well be alive, and was not the one to end first
+  bool before_init = false;  // it ended, and had never called hvd.init()
 };
 
 // The rank that one line of output blames, if it does.

@@ -15,6 +15,11 @@ bool IsFile(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
+bool IsFolder(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 bool CanRun(const std::string& path) { return IsFile(path) && ::access(path.c_str(), X_OK) == 0; }
 
 // Begins as scripts do that name their interpreter.
@@ -59,6 +64,7 @@ Result<Command> ResolveCommand(const List& words, const std::string& self, const
   if (is_path || (name.ends_with(".py") && CanRun(name))) {
     const std::string path = is_path ? name : "./" + name;
     if (CanRun(path)) return Command{path, words};
+    if (IsFolder(path)) return Fail(Code::kPermissionDenied, "{}: this is a folder, not a program", name);
     if (!IsFile(path)) return Fail(Code::kNotFound, "{}: there is no such program", name);
     return Fail(Code::kPermissionDenied, "{}: it may not be executed; chmod +x it, or name its interpreter", name);
   }

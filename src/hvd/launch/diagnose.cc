@@ -22,9 +22,9 @@ int FollowBlame(const Endings& endings, int rank) {
   }
 }
 
-bool BlamedAsSilent(const Endings& endings, int rank) {
+bool BlamedAs(bool Blame::*what, const Endings& endings, int rank) {
   return std::ranges::any_of(endings, [&](const Ending& ending) {
-    return ending.blames && ending.blames->rank == rank && ending.blames->silent;
+    return ending.blames && ending.blames->rank == rank && (*ending.blames).*what;
   });
 }
 
@@ -74,8 +74,10 @@ Diagnosis Diagnose(const Endings& endings) {
     diagnosis.cause = by_signal != failed.end() ? *by_signal : failed.front();
   }
   const Ending& cause = endings[diagnosis.cause];
-  diagnosis.silent = BlamedAsSilent(endings, diagnosis.cause) && cause.lost.empty() &&
-                     !(cause.code && *cause.code != 0 && !cause.told);
+  // One that ended by itself was not silent, whatever others thought.
+  diagnosis.silent =
+      BlamedAs(&Blame::silent, endings, diagnosis.cause) && cause.lost.empty() && !(cause.code && !cause.told);
+  diagnosis.before_init = BlamedAs(&Blame::before_init, endings, diagnosis.cause);
   diagnosis.exit_code = ExitCode(endings, diagnosis, failed);
   for (int rank = 0; rank < static_cast<int>(endings.size()); ++rank) {
     if (rank != diagnosis.cause && (endings[rank].failed() || !endings[rank].over())) {

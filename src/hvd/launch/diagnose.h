@@ -33,6 +33,8 @@ struct Diagnosis {
   int exit_code = 0;
   // The cause did not end by itself: it was silent, or never came.
   bool silent = false;
+  // It ended well, and the others wait for it in hvd.init().
+  bool before_init = false;
   // Ranks that failed, or were ended, because of it.
   std::vector<int> collateral;
 };

@@ -54,6 +54,7 @@ const Flag kGeneral[] = {
      .built = Built::kNoEffect,
      .why = "nothing is cached between jobs"},
     {.names = "--die-with-parent", .field = &Options::die_with_parent},
+    {.names = "--task-folder", .field = &Options::task_folder, .value = "DIR"},
 };
 
 const Flag kHosts[] = {
@@ -113,8 +114,8 @@ const Flag kOutput[] = {
     {.names = "--prefix",
      .field = &Options::prefix,
      .value = "TEXT",
-     .help =
-         "Begin lines with this and ' | '; knows {rank} {local_rank} {host} {pid} {stream} {time}. Empty: nothing."},
+     .help = "Begin lines with this and ' | '; knows {rank} {local_rank} {host} {pid} {stream} {time}. Empty: nothing.",
+     .may_be_empty = true},
     {.names = "-prefix-timestamp --prefix-output-with-timestamp",
      .field = &Options::prefix_timestamp,
      .help = "Begin lines with the time."},
@@ -270,11 +271,13 @@ const Flag kLibraries[] = {
     {.names = "--mpi-args",
      .field = &Options::mpi_args,
      .value = "TEXT",
-     .help = "With --mpi: further words for mpirun."},
+     .help = "With --mpi: further words for mpirun.",
+     .may_be_empty = true},
     {.names = "--binding-args",
      .field = &Options::binding_args,
      .value = "TEXT",
-     .help = "With --mpi: how ranks are bound to cores, instead of -bind-to none -map-by slot."},
+     .help = "With --mpi: how ranks are bound to cores, instead of -bind-to none -map-by slot.",
+     .may_be_empty = true},
     {.names = "--tcp",
      .field = &Options::tcp,
      .variable = "NCCL_IB_DISABLE",

@@ -59,9 +59,9 @@ std::string Expected(const Flag& flag) {
     for (const std::string& choice : Words(flag.choices)) text += " " + choice;
   }
   if (std::isfinite(flag.minimum) && std::isfinite(flag.maximum)) {
-    return fmt::format("{} from {:g} to {:g}", text, flag.minimum, flag.maximum);
+    return fmt::format("{} from {} to {}", text, flag.minimum, flag.maximum);
   }
-  if (std::isfinite(flag.minimum)) return fmt::format("{} of at least {:g}", text, flag.minimum);
+  if (std::isfinite(flag.minimum)) return fmt::format("{} of at least {}", text, flag.minimum);
   return text;
 }
 
@@ -139,6 +139,11 @@ std::vector<std::string> Keys() {
 Status Assign(const Flag& flag, std::string_view origin, std::string_view text, Options* options) {
   const bool is_switch = flag.value == nullptr;
   if (flag.built == Built::kNotYet && !is_switch) return CheckBuilt(flag, origin, true, options);
+  const bool is_text =
+      std::holds_alternative<Text Options::*>(flag.field) || std::holds_alternative<List Options::*>(flag.field);
+  if (is_text && text.empty() && !flag.may_be_empty) {
+    return Fail(Code::kInvalidArgument, "{} '': expected {}, not nothing", origin, flag.value);
+  }
   const std::vector<std::string> choices = Words(flag.choices);
   if (!choices.empty() && std::ranges::count(choices, Lower(text)) == 0) return Bad(flag, origin, text);
   const std::string chosen = choices.empty() ? std::string(text) : Lower(text);

@@ -32,6 +32,7 @@ struct Flag {
   const char* value = nullptr;  // how help calls it; nullptr: a switch, which takes none
   const char* help = nullptr;   // nullptr: not listed
   bool on = true;               // what a switch sets
+  bool may_be_empty = false;    // of a text
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
   const char* choices = nullptr;   // separated by spaces; compared without case

@@ -120,6 +120,7 @@ Result<std::vector<Host>> ParseHosts(std::string_view text, std::string_view ori
 
 Result<std::vector<Host>> ParseHostfile(std::string_view text, std::string_view origin) {
   std::vector<Host> hosts;
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -141,6 +142,27 @@ Result<std::vector<Host>> ParseHostfile(std::string_view text, std::string_view 
   }
   HVD_RETURN_IF_ERROR(CheckSlots(hosts, origin));
   return hosts;
+}
+
+std::string MergeThisMachine(const IsHere& is_here, std::vector<Host>* hosts) {
+  Host* first = nullptr;
+  std::string others;
+  std::vector<Host> kept;
+  kept.reserve(hosts->size());  // `first` stays where it is
+  for (Host& host : *hosts) {
+    const bool here = is_here(host.name);
+    if (here && first != nullptr) {
+      first->slots += host.slots;
+      others += fmt::format("{}{}", others.empty() ? "" : ", ", host.name);
+      continue;
+    }
+    kept.push_back(std::move(host));
+    if (here) first = &kept.back();
+  }
+  const std::string name = first == nullptr ? "" : first->name;
+  *hosts = std::move(kept);
+  if (others.empty()) return {};
+  return fmt::format("{} and {} are this machine: its ranks are those of one host", name, others);
 }
 
 Result<std::vector<Slot>> AssignSlots(std::vector<Host> hosts, int count) {

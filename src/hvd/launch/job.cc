@@ -60,7 +60,12 @@ Status Job::Run() {
   if (gathered) {
     started = StartAll();
     if (!started) KillAll();
-    while (ranks_started_ && !AllOver()) loop_->Turn(Duration(-1));
+    for (bool met = false; ranks_started_ && !AllOver();) {
+      loop_->Turn(Duration(-1));
+      if (met || !settings_.have_met()) continue;
+      met = true;
+      Say("ranks up: all have come to hvd.init()");
+    }
   }
   over_ = loop_->Now();
   SweepUp();
@@ -77,7 +82,8 @@ Result<bool> Job::Gather() {
   RemoteHosts::Events events{.crew = MakeEvents(),
                              .failed = [this](const HostFailure& failure) { OnHostFailure(failure); },
                              .lost = [this](const std::string& host, const std::string& why) { OnHostLost(host, why); },
-                             .says = [this](const std::string& line) { Say(line); }};
+                             .says = [this](const std::string& line) { Say(line); },
+                             .warns = settings_.warns};
   HVD_RETURN_IF_ERROR(remote_->Open(std::move(events)));
   for (Member& member : members_) {
     if (Crew* crew = remote_->CrewOf(member.slot->host)) member.crew = crew;
@@ -152,9 +158,20 @@ void Job::OnEnded(int rank, Ending ending) {
   ending.order = ended_++;
   member.ending = std::move(ending);
   member.ended_at = loop_->Now();
-  if (phase_ != Phase::kRunning || !member.ending.failed()) return;
+  if (phase_ != Phase::kRunning) return;
+  if (!member.ending.failed()) return TellWhoLeft();
   phase_ = Phase::kSettling;
   Next(kSettle, &Job::EndBecauseOfFailure);
+}
+
+void Job::TellWhoLeft() {
+  std::vector<int> left;
+  for (const Member& member : members_) {
+    if (member.ending.over()) left.push_back(member.slot->rank);
+  }
+  // Nobody is there who could wait for them.
+  if (left.size() == members_.size()) return;
+  settings_.tell_who_left(fmt::format("{}", fmt::join(left, " ")));
 }
 
 void Job::OnHostLost(const std::string& host, const std::string& why) {

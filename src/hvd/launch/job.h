@@ -37,8 +37,14 @@ class Job {
     Inherited inherited;
     // Opens the place where ranks meet: at this address of this machine, or, if it is empty, for this machine alone.
     std::function<Result<RankPlace>(const std::string& address)> open_place;
+    // Whether all ranks have come to hvd.init(); makes the loop turn when it changes.
+    std::function<bool()> have_met;
+    // Tells ranks that wait there of others that ended well, see MeetingPlace.
+    std::function<void(const std::string& ranks)> tell_who_left;
     // For the user, about how it goes; may be empty.
     std::function<void(const std::string& line)> says{};
+    // The same, about what they should know anyway.
+    std::function<void(const std::string& line)> warns;
   };
 
   // All that is pointed to outlives the job. Signals must be blocked already (BlockSignals). `remote`: the plan's other
@@ -67,6 +73,8 @@ class Job {
   Status StartAll();
   void OnStarted(int rank, int pid);
   void OnEnded(int rank, Ending ending);
+  // Says which ranks have ended well: others may be waiting for them in hvd.init().
+  void TellWhoLeft();
   void OnHostLost(const std::string& host, const std::string& why);
   void OnHostFailure(const HostFailure& failure);
   void OnSignals();

@@ -44,7 +44,7 @@ Result<LabelStyle> MakeLabelStyle(const std::optional<std::string>& given, bool 
       }
     }
   }
-  if (timestamp) style.pattern = "{time}" + style.pattern;
+  if (timestamp) style.pattern = (given ? "{time} " : "{time}") + style.pattern;
   return style;
 }
 

@@ -39,6 +39,7 @@ struct Options {
   Number start_timeout;
   Number grace_period;
   Switch die_with_parent;
+  Text task_folder;  // horovod.run's
   Text mpi_args, binding_args;
   Switch tcp;
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/launch/plan.h"
 
+#include <strings.h>
+
 #include <algorithm>
+#include <cctype>
 #include <iterator>
+#include <map>
 
 #include "hvd/launch/command.h"
 #include "hvd/launch/flags.h"
@@ -24,11 +28,43 @@ std::vector<std::string> HostsOf(const std::vector<Slot>& slots) {
   return hosts;
 }
 
-bool IsVariable(std::string_view name) {
-  return !name.empty() && name.find_first_of(" \t\"'$") == std::string_view::npos;
+// What each rank gets from this program; see RankEnvironment.
+constexpr const char* kReserved[] = {"HOROVOD_RANK",
+                                     "HOROVOD_SIZE",
+                                     "HOROVOD_LOCAL_RANK",
+                                     "HOROVOD_LOCAL_SIZE",
+                                     "HOROVOD_CROSS_RANK",
+                                     "HOROVOD_CROSS_SIZE",
+                                     "HOROVOD_HOSTNAME",
+                                     "HOROVOD_RENDEZVOUS_ADDR",
+                                     "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+                                     "HOROVOD_GLOO_RENDEZVOUS_PORT",
+                                     "HOROVOD_TOKEN_FILE",
+                                     "HOROVOD_GENERATION",
+                                     kJobVariable};
+
+Status CheckVariable(std::string_view origin, const std::string& name, std::string_view expected) {
+  const auto good = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; };
+  const bool digit = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+  if (name.empty() || digit || !std::ranges::all_of(name, good)) {
+    return Fail(Code::kInvalidArgument, "{}: expected {}; a NAME has letters, digits, _ and .", origin, expected);
+  }
+  if (std::ranges::any_of(kReserved, [&](const char* reserved) { return name == reserved; })) {
+    return Fail(Code::kInvalidArgument, "{}: {} is for horovodrun to set, on each rank; leave it out", origin, name);
+  }
+  return {};
+}
+
+// HOROVOD_CPU_OPERATIONS is set for the ranks, so nobody else would say that a value is wrong.
+Status CheckOperations(const Environment& environment) {
+  const std::string value = environment.Get("HOROVOD_CPU_OPERATIONS").value_or("gloo");
+  if (::strcasecmp(value.c_str(), "gloo") == 0 || ::strcasecmp(value.c_str(), "mpi") == 0) return {};
+  return Fail(Code::kInvalidArgument, "HOROVOD_CPU_OPERATIONS={} is not valid: give one of \"mpi gloo\", or unset it",
+              value);
 }
 
 Status ReadEnvFile(const std::string& path, std::string_view text, Plan* plan) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -37,14 +73,13 @@ Status ReadEnvFile(const std::string& path, std::string_view text, Plan* plan) {
     if (line.starts_with("export ")) line.remove_prefix(7);
     if (line.empty() || line.starts_with('#')) continue;
     const size_t equals = line.find('=');
-    if (equals == std::string_view::npos || !IsVariable(line.substr(0, equals))) {
-      return Fail(Code::kInvalidArgument, "--env-file {}:{}: expected NAME=VALUE", path, number);
-    }
+    const std::string name(line.substr(0, equals == std::string_view::npos ? 0 : equals));
+    HVD_RETURN_IF_ERROR(CheckVariable(fmt::format("--env-file {}:{}", path, number), name, "NAME=VALUE"));
     std::string_view value = line.substr(equals + 1);
     const bool quoted = value.size() >= 2 && (value[0] == '"' || value[0] == '\'') && value.back() == value[0];
     if (quoted) value = value.substr(1, value.size() - 2);
-    plan->given.emplace_back(line.substr(0, equals));
-    plan->environment.Set(plan->given.back(), std::string(value));
+    plan->given.push_back(name);
+    plan->environment.Set(name, std::string(value));
   }
   return {};
 }
@@ -60,7 +95,7 @@ Status PlanEnvironment(const Options& options, const FileReader& read, Plan* pla
   for (const std::string& one : options.exports) {
     const size_t equals = one.find('=');
     const std::string name = one.substr(0, equals);
-    if (!IsVariable(name)) return Fail(Code::kInvalidArgument, "-x {}: expected NAME or NAME=VALUE", one);
+    HVD_RETURN_IF_ERROR(CheckVariable(fmt::format("-x {}", name), name, "NAME or NAME=VALUE"));
     plan->given.push_back(name);
     if (equals != std::string::npos) {
       environment.Set(name, one.substr(equals + 1));
@@ -71,12 +106,13 @@ Status PlanEnvironment(const Options& options, const FileReader& read, Plan* pla
   for (auto& [name, value] : Exports(options)) environment.Set(name, std::move(value));
   // Lines appear when they are printed, not when the program ends.
   if (!environment.Get("PYTHONUNBUFFERED")) environment.Set("PYTHONUNBUFFERED", "1");
-  return {};
+  return CheckOperations(environment);
 }
 
 }  // namespace
 
-Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read) {
+Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read, const IsHere& is_here,
+                                    std::string* note) {
   const int count = static_cast<int>(*options.num_proc);
   std::vector<Host> hosts{{"localhost", count}};
   if (options.hosts) {
@@ -87,15 +123,22 @@ Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& re
     if (!text) return Fail(Code::kInvalidArgument, "--hostfile {}", text.error().message);
     HVD_ASSIGN_OR_RETURN(hosts, ParseHostfile(*text, *options.hostfile));
   }
+  *note = MergeThisMachine(is_here, &hosts);
   return AssignSlots(std::move(hosts), count);
 }
 
 Result<Plan> MakePlan(const Options& options, const Environment& environment, const std::string& self,
                       const FileReader& read) {
   Plan plan;
-  HVD_ASSIGN_OR_RETURN(plan.slots, PlanSlots(options, read));
+  // Each name is looked up once: a name server may be slow.
+  std::map<std::string, bool> known;
+  const IsHere is_here = [&known](const std::string& host) {
+    const auto found = known.find(host);
+    return found != known.end() ? found->second : known.emplace(host, IsThisMachine(host)).first->second;
+  };
+  HVD_ASSIGN_OR_RETURN(plan.slots, PlanSlots(options, read, is_here, &plan.note));
   for (const std::string& host : HostsOf(plan.slots)) {
-    if (!IsThisMachine(host)) plan.remote_hosts.push_back(host);
+    if (!is_here(host)) plan.remote_hosts.push_back(host);
   }
   plan.environment = environment;
   HVD_RETURN_IF_ERROR(PlanEnvironment(options, read, &plan));

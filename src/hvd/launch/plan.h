@@ -20,6 +20,7 @@ struct Plan {
   std::string program{};                    // path of the file to execute
   List arguments{};                         // its argv
   Environment environment{};                // of all ranks; RankEnvironment adds what differs
+  std::string note{};                       // for the user, or empty
   std::vector<std::string> given{};         // names of variables that the user gave for the ranks of all hosts
 };
 
@@ -30,8 +31,9 @@ struct RankPlace {
   std::string token_file{};  // empty: all ranks are of this user on this machine, and there is no token
 };
 
-// Which ranks go where: -H, --hostfile, or all to this machine.
-Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read);
+// Which ranks go where: -H, --hostfile, or all to this machine. `note`: see Plan.
+Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read, const IsHere& is_here,
+                                    std::string* note);
 
 // Codes: kNotFound and kPermissionDenied are about the command, kInvalidArgument about flags.
 // `self` is the path of this program: its folder's Python runs scripts that are given without one.

@@ -3,16 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "hvd/launch/plan.h"
+#include "hvd/launch/shell_words.h"
 
 namespace hvd::launch {
 
 std::string Describe(const Plan& plan) {
-  std::string text = fmt::format("program  {}\nargv    ", plan.program);
-  for (const std::string& argument : plan.arguments) {
-    const bool plain = !argument.empty() && argument.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos;
-    text += plain ? " " + argument : fmt::format(" '{}'", argument);
-  }
-  text += "\n";
+  std::string text = fmt::format("program  {}\nargv     {}\n", plan.program, Quoted(plan.arguments));
   for (const Slot& slot : plan.slots) {
     text += fmt::format("rank {}   host {}, local rank {} of {}, cross rank {} of {}\n", slot.rank, slot.host,
                         slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size);

@@ -7,20 +7,24 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
+#include <atomic>
+#include <filesystem>
 #include <fstream>
 
 #include "hvd/launch/agent.h"
+#include "hvd/launch/check_here.h"
 #include "hvd/launch/command.h"
 #include "hvd/launch/complaint.h"
 #include "hvd/launch/exit_codes.h"
 #include "hvd/launch/job.h"
+#include "hvd/launch/meeting_place.h"
 #include "hvd/launch/mpirun.h"
 #include "hvd/launch/parse.h"
 #include "hvd/launch/remote_plan.h"
 #include "hvd/launch/signals.h"
 #include "hvd/launch/spawn.h"
 #include "hvd/net/crypto.h"
+#include "hvd/net/socket.h"
 
 namespace hvd::launch {
 namespace {
@@ -28,8 +32,10 @@ namespace {
 // A reader that takes nothing for so long is not waited for at the end.
 constexpr Duration kLastWords = std::chrono::seconds(30);
 
-void Print(int fd, const std::string& text) {
-  [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
+// Why nothing was started; as JSON, too, for those who asked for that.
+int Refuse(const Options& options, const Error& error, int code) {
+  if (options.json) (void)Answer(RefusalJson(error.message, code));
+  return Complain(error, code);
 }
 
 // What Python knows better: `words` are those of python itself. Returns only if that cannot be started.
@@ -85,7 +91,7 @@ void Save(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
   file.close();
-  if (!file) Print(2, fmt::format("horovodrun: {}: cannot be written\n", path));
+  if (!file) (void)Complain({Code::kUnknown, fmt::format("{}: cannot be written", path)}, kOwnFailure);
 }
 
 int Finish(const Options& options, const Report& report, Sink* out, Sink* err) {
@@ -97,7 +103,11 @@ int Finish(const Options& options, const Report& report, Sink* out, Sink* err) {
   (void)err->Flush(kLastWords);
   if (options.json) out->Write(json);
   (void)out->Flush(kLastWords);
-  return report.exit_code;
+  if (out->failure() == 0) return report.exit_code;
+  err->Write(
+      fmt::format("horovodrun: stdout: {}; what was to be printed there is lost\n", net::ErrnoText(out->failure())));
+  (void)err->Flush(kLastWords);
+  return report.exit_code == 0 ? kOwnFailure : report.exit_code;
 }
 
 int RunJob(const std::string& self, const Options& options, const Plan& plan, OutputOptions output_options,
@@ -108,33 +118,41 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
   settings.inherited.mask = BlockSignals();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   auto trust = MakeTrust(options, plan, environment);
-  if (!trust) return Complain(trust.error(), CodeFor(trust.error()));
+  if (!trust) return Refuse(options, trust.error(), CodeFor(trust.error()));
   auto name = NewJobName();
-  if (!name) return Complain(name.error(), kOwnFailure);
+  if (!name) return Refuse(options, name.error(), kOwnFailure);
   const auto outer = environment.Get(kJobVariable);
   const std::string job_name = outer ? *outer + "/" + *name : *name;
   auto warden = Warden::Start(*name, trust->folder ? trust->folder->path() : "");
-  if (!warden) return Complain(warden.error(), kOwnFailure);
+  if (!warden) return Refuse(options, warden.error(), kOwnFailure);
   auto loop = loop::CreateEpollLoop();
-  if (!loop) return Complain(loop.error(), kOwnFailure);
+  if (!loop) return Refuse(options, loop.error(), kOwnFailure);
   Sink out(1), err(2);
   for (const std::string& note : options.notes) err.Write(fmt::format("horovodrun: note: {}\n", note));
+  if (!plan.note.empty()) err.Write(fmt::format("horovodrun: note: {}\n", plan.note));
   if (::strcasecmp(plan.environment.Get("HOROVOD_CPU_OPERATIONS").value_or("").c_str(), "mpi") == 0) {
     err.Write("horovodrun: note: HOROVOD_CPU_OPERATIONS=mpi has no effect without --mpi: MPI must start the ranks\n");
   }
   // On a terminal people see how it begins; into files and pipes goes what ranks print alone, unless asked.
   const bool talkative = options.verbose || ::isatty(2) == 1;
   if (talkative) settings.says = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
-  std::unique_ptr<rendezvous::Server> store;
+  settings.warns = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
+  std::atomic<bool> met = false;
+  MeetingPlace place([&met, turning = loop->get()] {
+    met = true;
+    turning->Wake();
+  });
   settings.open_place = [&](const std::string& address) -> Result<RankPlace> {
-    HVD_ASSIGN_OR_RETURN(store, OpenStore(address, trust->token));
-    return RankPlace{store->address(), job_name, trust->folder ? trust->folder->token_file() : ""};
+    HVD_RETURN_IF_ERROR(place.Open(address, trust->token));
+    return RankPlace{place.address(), job_name, trust->folder ? trust->folder->token_file() : ""};
   };
+  settings.have_met = [&met] { return met.load(); };
+  settings.tell_who_left = [&place](const std::string& ranks) { place.TellWhoLeft(ranks); };
   Output output(std::move(output_options), static_cast<int>(plan.slots.size()), &out, &err);
   std::optional<RemoteHosts> remote;
   if (!plan.remote_hosts.empty()) {
     auto made = PlanRemote(self, options, plan, *trust->token, environment);
-    if (!made) return Complain(made.error(), CodeFor(made.error()));
+    if (!made) return Refuse(options, made.error(), CodeFor(made.error()));
     made->talkative = talkative;
     made->on_open = [&](const std::vector<std::string>& addresses) {
       if (options.no_ssh) err.Write(HowToStartAgents(plan, addresses, *trust));
@@ -152,6 +170,12 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
   return Finish(options, job.MakeReport(), &out, &err);
 }
 
+void RemoveTaskFolder(const std::string& path) {
+  const std::filesystem::path folder(path);
+  std::error_code error;
+  if (folder.filename().string().starts_with("horovod-run-")) std::filesystem::remove_all(folder, error);
+}
+
 }  // namespace
 
 int RunProgram(const std::string& self, const std::vector<std::string>& arguments, const Environment& environment) {
@@ -161,26 +185,22 @@ int RunProgram(const std::string& self, const std::vector<std::string>& argument
   }
   auto options = Parse(arguments, ReadFile);
   if (!options) return Complain(options.error(), kUsage);
-  if (options->help) {
-    Print(1, HelpText());
-    return 0;
-  }
-  if (options->version) {
-    Print(1, HVD_VERSION "\n");
-    return 0;
-  }
+  if (options->help) return Answer(HelpText());
+  if (options->version) return Answer(HVD_VERSION "\n");
   if (options->check_build) return CheckBuild(self, *options, environment);
+  const pid_t parent = ::getppid();
   if (options->die_with_parent) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (const Status good = CheckHere(*options); !good) return Refuse(*options, good.error(), kUsage);
   if (UsesMpirun(*options)) return RunMpirun(self, *options, environment);
   auto plan = MakePlan(*options, environment, self, ReadFile);
-  if (!plan) return Complain(plan.error(), CodeFor(plan.error()));
-  if (options->dry_run) {
-    Print(1, options->json ? DescribeAsJson(*plan) : Describe(*plan));
-    return 0;
-  }
+  if (!plan) return Refuse(*options, plan.error(), CodeFor(plan.error()));
+  if (options->dry_run) return Answer(options->json ? DescribeAsJson(*plan) : Describe(*plan));
   auto output = MakeOutputOptions(*options, environment);
-  if (!output) return Complain(output.error(), kUsage);
-  return RunJob(self, *options, *plan, std::move(*output), environment);
+  if (!output) return Refuse(*options, output.error(), kUsage);
+  const int code = RunJob(self, *options, *plan, std::move(*output), environment);
+  // horovod.run removes it, unless it was killed.
+  if (options->task_folder && ::getppid() != parent) RemoveTaskFolder(*options->task_folder);
+  return code;
 }
 
 }  // namespace hvd::launch

@@ -193,21 +193,26 @@ void RemoteHosts::OnHello(uint64_t id, const Message& hello) {
   Host* host = FindFor(hello.list);
   const auto turn_away = [&](const std::string& why) {
     guest.channel->Send({.kind = Kind::kTurnedAway, .text = why});
-    if (settings_.talkative) events_.says(fmt::format("turned an agent away: {}", why));
     // It closes when it has read that; the time limit sees to the rest.
   };
   if (host == nullptr) {
-    return turn_away(
-        fmt::format("no host of this job is called {}; agents are expected of {}: say which one this is "
-                    "with --host NAME",
-                    Joined(hello.list), Missing()));
+    const std::string why = fmt::format(
+        "no host of this job is called {}; agents are expected of {}: say which one this is "
+        "with --host NAME",
+        Joined(hello.list), Missing());
+    WarnOfRefusal(why);
+    return turn_away(why);
   }
   if (hello.text != HVD_VERSION) {
     const std::string why = fmt::format("it has horovodrun {}, this is {}", hello.text, HVD_VERSION);
     turn_away(why);
     return Fail({host->name, kUnfit, why, "install the same version on all hosts"});
   }
-  if (host->state != State::kComing) return turn_away(fmt::format("host {} has an agent already", host->name));
+  if (host->state != State::kComing) {
+    const std::string why = fmt::format("host {} has an agent already", host->name);
+    WarnOfRefusal(why);
+    return turn_away(why);
+  }
   if (guest.limit) loop_->Cancel(*guest.limit);
   guest.limit.reset();
   guest.host = host;
@@ -270,6 +275,7 @@ void RemoteHosts::OnGuestEnd(uint64_t id, const Error& error) {
   Dismiss(id);
   if (host == nullptr) {
     log::Debug("a connection for agents was dropped: {}", error.message);
+    if (error.code == Code::kPermissionDenied) WarnOfRefusal(error.message);
     return;
   }
   if (host->state == State::kDone || host->state == State::kLost) return;
@@ -364,6 +370,11 @@ void RemoteHosts::OnTimeout() {
   }
   Fail({Missing(), kTooLate, fmt::format("not there after {:.3g} s: {}", net::InSeconds(settings_.start_timeout), what),
         "give slow hosts more time with --start-timeout SECONDS, or leave them out"});
+}
+
+void RemoteHosts::WarnOfRefusal(const std::string& why) {
+  constexpr int kMostWarnings = 3;
+  if (++warnings_ <= kMostWarnings) events_.warns(fmt::format("turned an agent away: {}", why));
 }
 
 void RemoteHosts::Fail(const HostFailure& failure) {

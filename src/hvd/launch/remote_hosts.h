@@ -47,7 +47,8 @@ class RemoteHosts {
     std::function<void(const HostFailure&)> failed;
     // A host whose ranks run is gone.
     std::function<void(const std::string& host, const std::string& why)> lost;
-    std::function<void(const std::string& line)> says;  // for the user, about how it goes
+    std::function<void(const std::string& line)> says;   // for the user, about how it goes
+    std::function<void(const std::string& line)> warns;  // for the user, who did not ask
   };
 
   RemoteHosts(Settings settings, const Inherited& inherited, loop::Loop* loop);
@@ -116,6 +117,8 @@ class RemoteHosts {
   std::string Progress(const Host& host) const;
   void SayWhoIsMissing(Duration next);
   void OnTimeout();
+  // That an agent was turned away; the user may have started it. Strangers cannot make it say that for ever.
+  void WarnOfRefusal(const std::string& why);
   void Fail(const HostFailure& failure);
   void ClearTimers();
 
@@ -132,6 +135,7 @@ class RemoteHosts {
   Time called_{};
   std::optional<Time> said_;  // when the user was last told who is here
   bool failed_ = false;
+  int warnings_ = 0;
 };
 
 }  // namespace hvd::launch

@@ -5,6 +5,7 @@
 
 #include <charconv>
 
+#include "hvd/launch/check_here.h"
 #include "hvd/launch/command.h"
 #include "hvd/launch/this_machine.h"
 
@@ -28,15 +29,7 @@ Result<std::vector<net::Address>> ListenAddresses(const Options& options, const 
     if (!found) return Fail(Code::kInvalidArgument, "--driver-address: {}", found.error().message);
     return *found;
   }
-  std::vector<std::string> interfaces;
-  for (const std::string& given : options.network_interfaces) {
-    for (std::string_view rest = given; !rest.empty();) {
-      const size_t comma = std::min(rest.find(','), rest.size());
-      if (comma > 0) interfaces.emplace_back(rest.substr(0, comma));
-      rest.remove_prefix(std::min(comma + 1, rest.size()));
-    }
-  }
-  return AddressesTowards(plan.remote_hosts, interfaces);
+  return AddressesTowards(plan.remote_hosts, InterfacesOf(options));
 }
 
 }  // namespace
@@ -88,13 +81,6 @@ std::string HowToStartAgents(const Plan& plan, const std::vector<std::string>& a
       "a copy of {}\n",
       fmt::join(plan.remote_hosts, ", "), fmt::join(addresses, ","),
       trust.given.empty() ? trust.folder->token_file() : trust.given);
-}
-
-Result<std::unique_ptr<rendezvous::Server>> OpenStore(const std::string& address,
-                                                      const std::optional<net::Token>& token) {
-  if (address.empty()) return rendezvous::Serve({.address = "127.0.0.1:0"});
-  HVD_ASSIGN_OR_RETURN(const net::HostPort where, net::ParseHostPort(address));
-  return rendezvous::Serve({.address = net::ToString({where.host, 0}), .token = token});
 }
 
 }  // namespace hvd::launch

@@ -3,7 +3,6 @@
 // What a job that spans hosts needs before it begins: its token, the addresses at which others reach this machine, and
 // a way to start agents. A job of this machine alone needs none of it.
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "hvd/launch/remote_hosts.h"
 #include "hvd/launch/secret_folder.h"
 #include "hvd/net/token.h"
-#include "hvd/rendezvous/factory.h"
 
 namespace hvd::launch {
 
@@ -33,10 +31,5 @@ Result<RemoteHosts::Settings> PlanRemote(const std::string& self, const Options&
 
 // For --no-ssh: one line that says what to run on which hosts.
 std::string HowToStartAgents(const Plan& plan, const std::vector<std::string>& addresses, const Trust& trust);
-
-// The place where ranks meet: at the host of `address`, any port; empty: for processes of this user on this machine,
-// without a port and without a token.
-Result<std::unique_ptr<rendezvous::Server>> OpenStore(const std::string& address,
-                                                      const std::optional<net::Token>& token);
 
 }  // namespace hvd::launch

@@ -37,6 +37,9 @@ std::string WhatHappened(const Report& report) {
   if (!ending.lost.empty()) return fmt::format("host {} was lost: {}", cause.slot.host, ending.lost);
   if (!ending.exec_error.empty()) return fmt::format("{} could not be executed: {}", who, ending.exec_error);
   if (report.diagnosis.silent) return fmt::format("{} did not respond, or never came; it was ended", who);
+  if (ending.code == 0 && report.diagnosis.before_init) {
+    return fmt::format("{} ended with exit code 0 before hvd.init(), in which the others waited for it", who);
+  }
   if (ending.code == 0) return fmt::format("{} ended, with exit code 0, while the others still needed it", who);
   if ((ending.told && ending.signal != 0) || !ending.over())
     return fmt::format("{} was lost to the others; it was ended", who);
@@ -78,6 +81,9 @@ std::string Suggestion(const Report& report) {
   }
   if (says("ModuleNotFoundError")) return "install that module for the Python that ran the script, or run another one";
   if (says("MemoryError")) return "it ran out of memory: use a smaller batch, or fewer ranks on this machine";
+  if (ending.code == 0 && report.diagnosis.before_init) {
+    return "let every rank call hvd.init(), and as often as the others";
+  }
   if (ending.code == 0) return "let every rank do the same number of steps, or call hvd.join() when one has no more";
   if (ending.signal == SIGKILL) {
     return "if nobody killed it, the kernel ran out of memory: dmesg | grep -i 'killed process'";

@@ -36,6 +36,8 @@ struct Report {
 std::string ReportText(const Report& report);
 // One line of JSON with its '\n'.
 std::string ReportJson(const Report& report);
+// The same where nothing was started.
+std::string RefusalJson(const std::string& why, int exit_code);
 
 // "exit code 3", "signal 9 (SIGKILL)", ...
 std::string Describe(const Ending& ending);

@@ -35,7 +35,14 @@ std::string Traceback(const std::vector<std::string>& lines) {
   return text;
 }
 
+// Bytes that are no UTF-8 are replaced: JSON has none.
+std::string Line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
 }  // namespace
+
+std::string RefusalJson(const std::string& why, int exit_code) {
+  return Line({{"status", "failed"}, {"exit_code", exit_code}, {"error", why}});
+}
 
 std::string ReportJson(const Report& report) {
   const bool failed = report.diagnosis.cause >= 0;
@@ -64,8 +71,7 @@ std::string ReportJson(const Report& report) {
     json["suggestion"] = Suggestion(report);
   }
   if (!report.logs.empty()) json["logs"] = report.logs;
-  // Bytes that are no UTF-8 are replaced: JSON has none.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return Line(json);
 }
 
 }  // namespace hvd::launch

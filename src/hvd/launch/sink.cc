@@ -20,8 +20,8 @@ struct Sink::Shared {
   explicit Shared(int fd, size_t most) : fd(fd), most(most) {}
 
   void Run();
-  // False: nobody reads any more.
-  bool WriteAll(std::string_view bytes);
+  // An errno: nothing more can be written.
+  int WriteAll(std::string_view bytes);
   void ConfessDrops();  // with the mutex
 
   const int fd;
@@ -32,6 +32,7 @@ struct Sink::Shared {
   size_t writing = 0;    // bytes that the thread has taken
   uint64_t dropped = 0;  // lines
   uint64_t written = 0;  // bytes
+  int failure = 0;
   bool stop = false;
 };
 
@@ -89,11 +90,12 @@ void Sink::Shared::Run() {
     batch.swap(queue);
     writing = batch.size();
     lock.unlock();
-    const bool read = WriteAll(batch);
+    const int error = WriteAll(batch);
     lock.lock();
     writing = 0;
     changed.notify_all();
-    if (!read) {
+    if (error != 0) {
+      failure = error == EPIPE ? 0 : error;
       // Nobody will ever see what comes: take and forget it.
       while (!stop) {
         queue.clear();
@@ -106,7 +108,12 @@ void Sink::Shared::Run() {
   }
 }
 
-bool Sink::Shared::WriteAll(std::string_view bytes) {
+int Sink::failure() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->failure;
+}
+
+int Sink::Shared::WriteAll(std::string_view bytes) {
   while (!bytes.empty()) {
     // In pieces, so that Flush sees that they move.
     const ssize_t count = ::write(fd, bytes.data(), std::min<size_t>(bytes.size(), 64 << 10));
@@ -120,10 +127,10 @@ bool Sink::Shared::WriteAll(std::string_view bytes) {
       pollfd waiting{fd, POLLOUT, 0};
       ::poll(&waiting, 1, -1);
     } else if (errno != EINTR) {
-      return false;
+      return errno;
     }
   }
-  return true;
+  return 0;
 }
 
 }  // namespace hvd::launch

@@ -29,6 +29,8 @@ class Sink {
   void Write(std::string_view lines);
   // Waits until everything is written. False: nothing moved for so long.
   bool Flush(Duration patience);
+  // Why nothing is written any more, such as ENOSPC; 0 while it goes well, or if whoever read it has gone (EPIPE).
+  int failure() const;
 
  private:
   struct Shared;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "hvd/launch/exit_codes.h"
 #include "hvd/net/socket.h"
 
 namespace hvd::launch {
@@ -37,7 +38,8 @@ struct Prepared {
   ::execve(prepared.program, prepared.arguments, prepared.environment);
   const ExecFailure failure{prepared.rank, errno};
   [[maybe_unused]] const ssize_t written = ::write(prepared.failures, &failure, sizeof failure);
-  ::_exit(127);
+  // As a shell says it: not found, or not to be executed.
+  ::_exit(failure.error == ENOENT ? kNoCommand : kCannotRun);
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {

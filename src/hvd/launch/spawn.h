@@ -31,7 +31,8 @@ struct ExecFailure {
 };
 
 // Must be called on the thread that lives as long as the launcher: the kernel watches it for the rank. A failure to
-// execute is told through `failures`, the write end of a pipe: one ExecFailure; the child then exits with 127.
+// execute is told through `failures`, the write end of a pipe: one ExecFailure; the child then exits with 127 or
+// 126.
 Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
                     const std::vector<std::string>& environment, const Inherited& inherited, int failures,
                     int input = -1);

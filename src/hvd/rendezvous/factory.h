@@ -9,6 +9,7 @@
 //   file:///folder  files in a folder that all ranks see (and nobody else: mode 0700)
 //   memory:NAME     shared by the stores of that name in this process, while any of them exists
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ struct Options {
   bool insecure = false;
   uint64_t generation = 0;                      // part of the TLS key
   Duration timeout = std::chrono::seconds(30);  // for a server to appear, and for one to answer
+  // Of a server: told, on its thread, what clients set. May be empty.
+  std::function<void(const std::string& key, const std::string& value)> on_set{};
 };
 
 // kDeadlineExceeded: no server in time. kPermissionDenied: wrong token or user, at once.

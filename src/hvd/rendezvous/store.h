@@ -16,6 +16,10 @@ namespace hvd::rendezvous {
 inline constexpr size_t kMaxKeyBytes = 256;
 inline constexpr size_t kMaxValueBytes = 1 << 20;
 
+// Where a launcher that serves the store says which ranks have ended well, by their numbers, separated by spaces: who
+// waits for one of them waits in vain.
+inline constexpr const char* kLeftKey = "hvd/left";
+
 class Store {
  public:
   virtual ~Store() = default;

@@ -122,6 +122,23 @@ TEST_F(MeetingTest, WhoDidNotComeIsNamedOnAllRanks) {
   }
 }
 
+TEST_F(MeetingTest, OneThatTheLauncherSawLeaveIsNotWaitedFor) {
+  const auto store = Store();
+  ASSERT_TRUE(store->Set(rendezvous::kLeftKey, "7 2"));
+  auto starters = Starters(3);
+  starters.pop_back();
+  RunAll(starters);
+  for (const Starter& starter : starters) {
+    EXPECT_THAT(starter.error, HasSubstr("rank 2 of 3 ended with exit code 0 before it called hvd.init()"));
+  }
+  // Rank 0 of the list [7, 1] is rank 7 to the launcher.
+  auto some = Starters(2);
+  some.erase(some.begin());
+  some[0].config.group = "7-1";
+  RunAll(some);
+  EXPECT_THAT(some[0].error, HasSubstr("rank 0 of 2 ended with exit code 0"));
+}
+
 TEST_F(MeetingTest, AnAbsentRankZeroIsNamed) {
   auto starters = Starters(2);
   starters.erase(starters.begin());

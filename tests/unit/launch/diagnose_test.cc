@@ -30,6 +30,12 @@ TEST(Blames, TheLibrarysWords) {
   EXPECT_EQ(rank("HorovodTimeoutError: rank 3 of 4 did not come to 127.0.0.1:1 within 30 s (3 came): see"), 3);
   EXPECT_EQ(rank("HorovodTimeoutError: ranks 1, 2 of 4 did not come to 127.0.0.1:1 within 30 s: see"), 1);
   EXPECT_EQ(rank("HorovodInitError: rank 2 (pid 7 on a) of 4 ended while the ranks were starting: its own"), 2);
+  const auto early =
+      FindBlame("HorovodInitError: rank 2 of 4 ended with exit code 0 before it called hvd.init(), which");
+  ASSERT_TRUE(early);
+  EXPECT_EQ(early->rank, 2);
+  EXPECT_TRUE(early->before_init);
+  EXPECT_FALSE(early->silent);
   EXPECT_EQ(rank("Horovod has been shut down: hvd.shutdown() was called; call hvd.init() again"), -1);
   EXPECT_EQ(rank("training on rank 3 of 4"), -1);
   EXPECT_TRUE(FindBlame("Horovod has been shut down: rank 1 (host a, pid 2) did not respond for 5 s (stopped")->silent);

@@ -47,6 +47,15 @@ TEST(Hostfile, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_EQ(ParseHostfile("# nothing\n", "hosts").error().message, "hosts: names no host");
 }
 
+TEST(Hosts, NamesOfThisMachineAreOneHost) {
+  const auto is_here = [](const std::string& name) { return name == "localhost" || name == "me"; };
+  std::vector<Host> hosts{{"a", 1}, {"localhost", 1}, {"b", 2}, {"me", 3}};
+  EXPECT_EQ(MergeThisMachine(is_here, &hosts), "localhost and me are this machine: its ranks are those of one host");
+  EXPECT_THAT(hosts, ElementsAre(Host{"a", 1}, Host{"localhost", 4}, Host{"b", 2}));
+  EXPECT_EQ(MergeThisMachine(is_here, &hosts), "");
+  EXPECT_EQ(hosts.size(), 3u);
+}
+
 TEST(Slots, HostByHostInTheGivenOrder) {
   const auto slots = AssignSlots({{"a", 2}, {"b", 1}}, 3);
   ASSERT_TRUE(slots);

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hvd/launch/shell_words.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -64,6 +66,14 @@ TEST(Mpirun, OpenMpisLine) {
 TEST(Mpirun, HydrasLine) {
   EXPECT_EQ(Words(MpirunKind::kHydra, Three()),
             "-np 3 -hosts a:2,b:1 -prepend-rank /usr/bin/python3 train.py --epochs 3");
+}
+
+TEST(ShellWords, AreReadBackAsTheyWere) {
+  const std::vector<std::string> words{"", "plain-word", "a b", "it's", "$HOME", "-x", "^openib", "\"q\"", "a;b&c"};
+  EXPECT_EQ(Quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(Quoted("/a/b:c=d,e"), "/a/b:c=d,e");
+  EXPECT_EQ(Quoted(words).substr(0, 19), "'' plain-word 'a b'");
+  EXPECT_EQ(*SplitWords("-f", "a 'b c' \"d e\""), (std::vector<std::string>{"a", "b c", "d e"}));
 }
 
 }  // namespace

@@ -100,6 +100,11 @@ TEST(Labels, AreUpstreamsUnlessTheUserWantsOthers) {
   EXPECT_THAT(Label(*MakeLabelStyle({}, true), kSlot, 9, "stdout").Text(0), HasSubstr(" 19"));
 }
 
+TEST(Labels, ATimeStandsApart) {
+  EXPECT_THAT(Label(*MakeLabelStyle("{rank}", true), kSlot, 9, "stdout").Text(0), testing::EndsWith("0 3 | "));
+  EXPECT_THAT(Label(*MakeLabelStyle("", true), kSlot, 9, "stdout").Text(0), testing::EndsWith("0 "));
+}
+
 TEST(Labels, AWrongNameIsRefused) {
   EXPECT_THAT(MakeLabelStyle("{hots}", false).error().message, HasSubstr("did you mean host?"));
   EXPECT_FALSE(MakeLabelStyle("{rank", false));
@@ -163,12 +168,21 @@ TEST_F(Sinks, NobodyWaitsForASlowReader) {
   EXPECT_EQ(text.find(line), 0U);
 }
 
+TEST_F(Sinks, AFullDiskIsKnown) {
+  const net::Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Sink sink(full.get());
+  for (int i = 0; i < 3; ++i) sink.Write("line\n");
+  EXPECT_TRUE(sink.Flush(std::chrono::seconds(60)));
+  EXPECT_EQ(sink.failure(), ENOSPC);
+}
+
 TEST_F(Sinks, AReaderThatWentAwayIsNoError) {
   signal(SIGPIPE, SIG_IGN);
   Sink sink(out_.get());
   in_.Reset();
   for (int i = 0; i < 100; ++i) sink.Write("line\n");
   EXPECT_TRUE(sink.Flush(std::chrono::seconds(60)));
+  EXPECT_EQ(sink.failure(), 0);
 }
 
 }  // namespace

@@ -67,6 +67,11 @@ TEST(Parse, ErrorsNameFlagValueAndExpectation) {
   EXPECT_EQ(ErrorOf({"-np", "1", "--verbose=1", "true"}), "--verbose=1: takes no value");
   EXPECT_EQ(ErrorOf({"-np", "1", "--cache-capacity", "-1", "true"}),
             "--cache-capacity -1: expected a whole number of at least 0");
+  EXPECT_EQ(ErrorOf({"-np", "1", "--fusion-threshold-mb", "-1", "true"}),
+            "--fusion-threshold-mb -1: expected a whole number from 0 to 1048576");
+  EXPECT_EQ(ErrorOf({"-np", "1", "--output-filename", "", "true"}), "--output-filename '': expected DIR, not nothing");
+  EXPECT_EQ(ErrorOf({"-np", "1", "-x", "", "true"}), "-x '': expected NAME[=VALUE], not nothing");
+  EXPECT_EQ(ErrorOf({"-np", "1", "--prefix", "", "true"}), "accepted");
   EXPECT_THAT(ErrorOf({"true"}), HasSubstr("-np is missing"));
   EXPECT_THAT(ErrorOf({"true", "-np", "2"}), HasSubstr("flags of horovodrun come before the command"));
   EXPECT_EQ(ErrorOf({"-np", "2"}), "the command is missing: horovodrun -np 2 python train.py");

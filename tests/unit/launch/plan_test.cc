@@ -71,6 +71,7 @@ TEST_F(Plans, ACommandThatCannotBeRunIsNamed) {
   EXPECT_EQ(missing.error().message, "no-such-tool: there is no such program in PATH");
   EXPECT_EQ(Make({"-np", "1", "/no/such"}).error().code, Code::kNotFound);
   EXPECT_EQ(Make({"-np", "1", File("data", "x", 0644)}).error().code, Code::kPermissionDenied);
+  EXPECT_THAT(Make({"-np", "1", folder_}).error().message, HasSubstr("this is a folder, not a program"));
   EXPECT_THAT(Make({"-np", "1", "nothing.py"}).error().message, HasSubstr("no such script here"));
 }
 
@@ -142,6 +143,19 @@ TEST_F(Plans, VariablesFromAFile) {
   EXPECT_EQ(plan->environment.Get("B"), "z");
   EXPECT_THAT(Make({"-np", "1", "--env-file", File("bad", "A B\n", 0644), "true"}).error().message,
               HasSubstr("bad:1: expected NAME=VALUE"));
+  const std::string marked = File("marked",
+                                  "\xEF\xBB\xBF"
+                                  "C=1\n",
+                                  0644);
+  EXPECT_EQ(Make({"-np", "1", "--env-file", marked, "true"})->environment.Get("C"), "1");
+  EXPECT_THAT(Make({"-np", "1", "--env-file", File("odd", "ok=1\na-b=2\n", 0644), "true"}).error().message,
+              HasSubstr("odd:2: expected NAME=VALUE; a NAME has letters, digits, _ and ."));
+  EXPECT_THAT(Make({"-np", "1", "-x", "1A=2", "true"}).error().message,
+              HasSubstr("-x 1A: expected NAME or NAME=VALUE"));
+  EXPECT_EQ(Make({"-np", "1", "-x", "HOROVOD_RANK=7", "true"}).error().message,
+            "-x HOROVOD_RANK: HOROVOD_RANK is for horovodrun to set, on each rank; leave it out");
+  EXPECT_THAT(Make({"-np", "1", "-x", "HOROVOD_CPU_OPERATIONS=bogus", "true"}).error().message,
+              HasSubstr("HOROVOD_CPU_OPERATIONS=bogus is not valid: give one of \"mpi gloo\""));
   EXPECT_THAT(Make({"-np", "1", "-x", "NOT_SET", "true"}).error().message, HasSubstr("-x NOT_SET: it is not set here"));
 }
 

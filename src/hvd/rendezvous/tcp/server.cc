@@ -65,6 +65,7 @@ Result<std::unique_ptr<rendezvous::Server>> Server::Create(const Options& option
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<loop::Loop> loop, loop::CreateEpollLoop());
   std::unique_ptr<Server> server(
       new Server(endpoint.ToString(), endpoint.protection, std::move(tls), std::move(listener), std::move(loop)));
+  server->on_set_ = options.on_set;
   HVD_RETURN_IF_ERROR(server->Start());
   return std::unique_ptr<rendezvous::Server>(std::move(server));
 }
@@ -155,6 +156,7 @@ Status Server::AddClient(net::Fd fd) {
   const ClientId id = ++last_id_;
   Client client;
   client.connection = std::make_unique<Connection>(std::move(stream), [this, id](Request request) {
+    if (on_set_ && request.op == Op::kSet) on_set_(request.key, request.value);
     keeper_.Handle(id, std::move(request), loop_->Now());
     ArmKeeperTimer();
   });

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -73,6 +74,7 @@ class Server final : public rendezvous::Server {
   net::Fd listener_;  // the thread's; none once the door is closed
   std::atomic<bool> door_closed_{false};
   const std::unique_ptr<loop::Loop> loop_;
+  std::function<void(const std::string&, const std::string&)> on_set_;  // set before the thread starts
 
   // On the loop.
   Keeper keeper_;
