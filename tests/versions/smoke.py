@@ -115,10 +115,47 @@ def v1_session():
     same_everywhere([value], "v1")
 
 
+def training():
+    rank, size = hvd.rank(), hvd.size()
+    weights, steps = tf.Variable([float(rank), 1.0]), tf.Variable(rank, dtype=tf.int64)
+
+    @tf.function
+    def synchronize():
+        hvd.broadcast_variables([weights, steps], root_rank=1)
+
+    synchronize()
+    assert weights.numpy().tolist() == [1.0, 1.0]
+    assert steps.numpy() == 1
+
+    inner = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+    optimizer = hvd.DistributedOptimizer(inner, backward_passes_per_step=2)
+
+    @tf.function
+    def step():
+        optimizer.minimize(lambda: tf.reduce_sum(weights) * (rank + 1.0), var_list=[weights])
+
+    for wanted in (1.0, 1.0 - (size + 1)):
+        step()
+        assert weights.numpy().tolist() == [wanted] * 2
+
+    own, shared = tf.keras.layers.Dense(rank + 1), tf.keras.layers.Dense(1)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(shared(tf.ones([1, 2]))) + tf.reduce_sum(own(tf.ones([1, 2])))
+    tape = hvd.PartialDistributedGradientTape(tape, local_layers=own)
+    gradients = tape.gradient(loss, [*own.trainable_variables, *shared.trainable_variables])
+    assert np.allclose(gradients[0], 1.0 / size)
+    assert np.allclose(gradients[2], 1.0)
+
+    layer = hvd.SyncBatchNormalization(momentum=0.0)
+    layer(tf.fill([rank + 1, 3], float(rank)), training=True)
+    rows = sum(range(size + 1))
+    assert np.allclose(layer.moving_mean, sum(one * (one + 1) for one in range(size)) / rows)
+
+
 def main() -> None:
     """Be a rank."""
     hvd.init()
-    for check in (operations, errors, many_at_once, gradients, keras_fit, v1_session):
+    for check in (operations, errors, many_at_once, gradients, training, keras_fit, v1_session):
         check()
         if hvd.rank() == 0:
             print(f"TensorFlow {tf.__version__}: {check.__name__} ok", flush=True)
