@@ -32,7 +32,8 @@ def test_variables_of_all_kinds():
         assert scalar.numpy() == root
         values = [np.asarray(variable).tolist() for variable in state]
         assert values == hvd.broadcast_object(values, root_rank=root)
-        assert np.isclose(float(optimizer.learning_rate), 0.1 * (root + 1))
+        if hasattr(tf.keras, "ops"):  # Keras 3, where the learning rate is one of the optimizer's variables
+            assert np.isclose(float(optimizer.learning_rate), 0.1 * (root + 1))
     one = tf.Variable(float(rank))
     assert hvd.broadcast_([one], 1)[0] is one
     assert one.numpy() == 1.0
