@@ -39,6 +39,7 @@ def modules():
 
     tf.keras.backend.clear_session()
     tf.keras.backend.set_floatx("float64")  # so that rounding does not hide mistakes
+    tf.keras.mixed_precision.set_global_policy("float64")
     return tf.keras, hvd
 
 

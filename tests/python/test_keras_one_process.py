@@ -275,6 +275,7 @@ def test_examples_in_the_documentation_run():
 
     keras, _ = modules()
     keras.backend.set_floatx("float32")
+    keras.mixed_precision.set_global_policy("float32")
     names = ["horovod.tensorflow.keras", "horovod.tensorflow.keras.callbacks"]
     for name in names + (["horovod.keras"] if is_keras3(keras) else []):
         result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)

@@ -55,7 +55,7 @@ def test_an_overflow_on_one_rank_only():
                 assert scale_of(model.optimizer) == 2.0**14, (name, make)
                 assert "LossScaleOptimizer" in type(model.optimizer).__name__
     finally:
-        keras.mixed_precision.set_global_policy("float32")
+        keras.mixed_precision.set_global_policy("float64")
 
 
 @with_each_keras("c20")
