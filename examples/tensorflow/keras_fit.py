@@ -91,6 +91,7 @@ def train(arguments: argparse.Namespace) -> dict:
     )
     history = model.fit(
         batches,
+        shuffle=False,  # the data set does
         steps_per_epoch=steps,
         epochs=arguments.epochs,
         callbacks=callbacks,

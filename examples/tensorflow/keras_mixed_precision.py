@@ -50,7 +50,7 @@ def main() -> None:
     )
     start_alike = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     batches = tf.data.Dataset.from_tensor_slices((pictures, labels)).batch(BATCH).take(STEPS).repeat()
-    model.fit(batches, steps_per_epoch=STEPS, epochs=EPOCHS, callbacks=[start_alike], verbose=0)
+    model.fit(batches, shuffle=False, steps_per_epoch=STEPS, epochs=EPOCHS, callbacks=[start_alike], verbose=0)
 
     finite = all(np.isfinite(weight).all() for weight in model.get_weights())
     scales = hvd.allgather(np.array([scale_of(model.optimizer)])).numpy()

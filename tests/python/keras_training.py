@@ -16,13 +16,17 @@ ROWS, BATCH, CLASSES = 48, 12, 3  # batches can be shared by 2, 3, 4 and 6 ranks
 
 
 def with_each_keras(*rows: str, ranks: tuple[int, ...] = (2,)) -> Callable:
-    """Make two tests of a function: one with Keras 3, and one with tf_keras, whose name ends in _keras2."""
+    """
+    Make two tests of a function: one with Keras 3, and one with tf_keras, whose name ends in _keras2.
+
+    The latter runs on the first number of ranks only: the others show what does not depend on Keras.
+    """
 
     def decorate(function: Callable[[], None]) -> Callable:
         scope = function.__globals__
         twin = types.FunctionType(function.__code__, scope, f"{function.__name__}_keras2")
         marked = pytest.mark.row(*rows) if rows else lambda test: test
-        scope[twin.__name__] = marked(in_one_start(*ranks, env=LEGACY)(twin))
+        scope[twin.__name__] = marked(in_one_start(ranks[0], env=LEGACY)(twin))
         return marked(in_one_start(*ranks)(function))
 
     return decorate
@@ -35,6 +39,7 @@ def modules():
 
     tf.keras.backend.clear_session()
     tf.keras.backend.set_floatx("float64")  # so that rounding does not hide mistakes
+    tf.keras.mixed_precision.set_global_policy("float64")
     return tf.keras, hvd
 
 

@@ -44,13 +44,14 @@ def test_all_ranks_start_from_the_roots_state_once():
             mine = share(data(), hvd.rank(), hvd.size())
             rows = 12 // hvd.size()
             one_batch = [part[:rows] for part in mine]
-            fit(keras, model, optimizer, one_batch, size=hvd.size(), epochs=1, callbacks=[callback])
+            options = {"size": hvd.size(), "epochs": 1, "callbacks": [callback]}
+            fit(keras, model, optimizer, one_batch, run_eagerly=hvd.__name__ == "horovod.keras", **options)
             assert same_bits_on_all_ranks([*model.get_weights(), *values_of(model.optimizer)])
             if is_keras3(keras):  # Keras 2 does not count it among the variables
                 assert np.isclose(float(np.asarray(model.optimizer.learning_rate)), 0.02)
             before = model.get_weights()
             model.set_weights([one + hvd.rank() for one in before])
-            fit(keras, model, None, one_batch, size=hvd.size(), epochs=1, callbacks=[callback])
+            fit(keras, model, None, one_batch, **options)
             assert not same_bits_on_all_ranks(model.get_weights())  # once only
 
 
@@ -85,7 +86,7 @@ def test_metrics_are_averaged_in_place_before_later_callbacks():
                 own.append(dict(logs))  # noqa: B023
 
         model = network(keras)
-        model.compile(keras.optimizers.SGD(0.1), loss(keras), metrics=["accuracy"])
+        model.compile(keras.optimizers.SGD(0.1), loss(keras), metrics=["accuracy"], run_eagerly=True)
         mine = share(data(), hvd.rank(), hvd.size())
         callbacks = [Before(), hvd.callbacks.MetricAverageCallback(), Later()]
         history = model.fit(*mine, batch_size=6, verbose=0, callbacks=callbacks, validation_data=mine)
@@ -114,7 +115,8 @@ def rates(keras, hvd, callback, epochs=4, momentum=0.0, optimizer=None):
     model = network(keras)
     mine = share(data(), hvd.rank(), hvd.size())
     with contextlib.redirect_stdout(text):
-        fit(keras, model, optimizer, mine, size=hvd.size(), epochs=epochs, callbacks=[callback, Watch()])
+        options = {"size": hvd.size(), "epochs": epochs, "callbacks": [callback, Watch()]}
+        fit(keras, model, optimizer, mine, run_eagerly=True, **options)
     return np.array(found).reshape(epochs, -1), text.getvalue(), model
 
 

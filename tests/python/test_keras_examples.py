@@ -25,11 +25,8 @@ def test_fit(tmp_path):
 
 
 @pytest.mark.row("c17")
-@pytest.mark.parametrize("more", [{}, {"TF_USE_LEGACY_KERAS": "1"}])
-def test_mixed_precision(more):
-    outputs = spawn.run(
-        [sys.executable, str(EXAMPLES / "keras_mixed_precision.py")], 2, env={**QUIET, **more}, timeout=120
-    )
+def test_mixed_precision():
+    outputs = spawn.run([sys.executable, str(EXAMPLES / "keras_mixed_precision.py")], 2, env=QUIET, timeout=120)
     # 2 ** 15 at first, halved at the broken picture of each of four epochs.
     assert all(re.search(r"multiplied with 2048 = 2 \*\* 11$", output.strip()) for output in outputs), outputs
 
@@ -45,4 +42,4 @@ def test_notebook(monkeypatch, tmp_path):
     printed = "".join(output.get("text", "") for output in notebook.cells[4].outputs)
     assert "Epoch 8/8" in printed
     (result,) = notebook.cells[6].outputs
-    assert re.search(r"'accuracy': 0\.9", result["data"]["text/plain"])
+    assert re.search(r"'accuracy': 0\.[89]", result["data"]["text/plain"])

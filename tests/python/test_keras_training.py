@@ -206,10 +206,9 @@ def test_pictures_from_a_file_of_each_rank():
         layers = [keras.Input([8, 8, 3]), keras.layers.Conv2D(4, 3), keras.layers.Flatten(), keras.layers.Dense(10)]
         return keras.Sequential(layers)
 
-    for make in (keras.optimizers.Adam, keras.optimizers.Lion):
-        optimizer = hvd.DistributedOptimizer(make(0.001))
-        weights = fit(keras, model(), optimizer, share(everything, hvd.rank(), hvd.size()), size=hvd.size())
-        assert close(weights, fit(keras, model(), make(0.001), everything, run_eagerly=True))
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(0.001))
+    weights = fit(keras, model(), optimizer, share(everything, hvd.rank(), hvd.size()), size=hvd.size())
+    assert close(weights, fit(keras, model(), keras.optimizers.Adam(0.001), everything, run_eagerly=True))
 
 
 @pytest.mark.row("c15", "f15")
