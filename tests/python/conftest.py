@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the helpers beside the tests importable, gives tests that need no peers an engine, and counts rows of features."""
+"""Makes the helpers beside the tests importable, gives tests that need no peers an engine, counts rows of features."""
 
 import pathlib
 import signal

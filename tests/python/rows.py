@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import pathlib
-import tomllib
 from collections.abc import Iterable
+
+import tomllib
 
 _FILE = pathlib.Path(__file__).resolve().parent.parent / "features.toml"
 

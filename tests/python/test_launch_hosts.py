@@ -146,6 +146,7 @@ if os.environ["HOROVOD_RANK"] == "1":
 """
 
 
+@pytest.mark.row("f1")
 def test_what_ranks_on_other_hosts_see(net, tmp_path):
     words = [
         "-np",

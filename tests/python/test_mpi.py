@@ -49,6 +49,7 @@ def test_the_log_says_what_was_chosen_and_why(mpi):
     assert all(name in line and variable in line for line in chosen), chosen
 
 
+@pytest.mark.row("i10")
 @starters.both_mpis
 def test_mpirun_without_mpi(mpi):
     """HOROVOD_CONTROLLER=gloo leaves MPI alone: the launcher's PMIx or PMI introduces the ranks."""

@@ -99,6 +99,7 @@ def test_only_functions_of_the_header_are_exported():
     assert [name for name in names if not name.startswith("hvd_")] == []
 
 
+@pytest.mark.row("i1")
 def test_importing_needs_no_framework_and_is_silent():
     result = run_python(
         "import horovod.numpy, sys; assert 'torch' not in sys.modules and 'tensorflow' not in sys.modules"

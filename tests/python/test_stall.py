@@ -83,6 +83,7 @@ os._exit(0)
         assert "FAILED 1" in output
 
 
+@pytest.mark.row("k8")
 def test_two_that_wait_are_one_block():
     body = """
 if rank == 1:

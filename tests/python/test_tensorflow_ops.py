@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collective operations on TensorFlow's tensors: results, gradients and errors, eagerly, in functions and in v1 graphs."""
+"""Collective operations on TensorFlow's tensors: results, gradients, errors; eagerly, in functions and in v1 graphs."""
 
 import threading
 

@@ -13,6 +13,7 @@ import importlib
 from typing import Any
 
 from horovod import __version__
+from horovod.common.counters import counters, counters_text
 from horovod.common.exceptions import HorovodInternalError, HorovodTimeoutError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow import op_gradients, tracing  # noqa: F401  (importing them is what makes TensorFlow know)
@@ -118,6 +119,8 @@ __all__ = [
     "is_initialized",
     "start_timeline",
     "stop_timeline",
+    "counters",
+    "counters_text",
     "size",
     "rank",
     "local_size",
