@@ -2,8 +2,8 @@
 """
 The collective operations on dense tensors, eagerly, in tf.function and in graphs of tf.compat.v1.
 
-Functions that begin with an underscore take the reduction as it is; horovod.tensorflow's own choose it, compress and know
-sparse tensors.
+Functions that begin with an underscore take the reduction as it is; horovod.tensorflow's own choose it, compress and
+know sparse tensors.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ def alltoall(
     """
     Send rows of the tensor to every rank and return the rows that came, in rank order.
 
-    Without `splits` every rank gets an equal part. With it (rows for every rank) the result is a pair: the tensor, and how
-    many rows came from every rank.
+    Without `splits` every rank gets an equal part. With it (rows for every rank) the result is a pair: the tensor, and
+    how many rows came from every rank.
 
     >>> import tensorflow as tf
     >>> import horovod.tensorflow as hvd
@@ -309,8 +309,8 @@ def join(name: str | None = None) -> tf.Tensor:
     """
     Say that this rank has no more data; return the rank that came last, when all have.
 
-    Until then it takes part in the others' allreduces: with zeros in sums and averages, not at all in minima, maxima and
-    products. An average still divides by the number of all ranks.
+    Until then it takes part in the others' allreduces: with zeros in sums and averages, not at all in minima, maxima
+    and products. An average still divides by the number of all ranks.
 
     >>> import horovod.tensorflow as hvd
     >>> hvd.init()

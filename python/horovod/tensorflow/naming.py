@@ -2,8 +2,8 @@
 """
 Names of operations. Ranks agree by name, so equal programs must make equal names.
 
-TensorFlow's own names hold counters (of traces, of control flow, of Keras's layers) that differ between ranks as soon as
-one of them does something for itself, such as building one more model. Names that are made here have none of them.
+TensorFlow's own names hold counters (of traces, of control flow, of Keras's layers) that differ between ranks as soon
+as one of them does something for itself, such as building one more model. Names that are made here have none of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def call_site(kind: str) -> str:
     """
     Return a name for this call of something that reduces several tensors.
 
-    In a tf.function it holds the function's name and counts the calls of this kind there; a new trace begins at 0 again.
+    In a tf.function it holds the function's name and counts the calls of this kind there; a new trace begins at 0.
     Eager calls wait for their result, so they all have the same name.
     """
     if tf.executing_eagerly():
@@ -54,7 +54,7 @@ def _count(graph: Any, kind: str) -> int:
 
 
 class _Slots:
-    """Numbers of unnamed eager calls that are under way. Without threads it is always 0: a name that is known already."""
+    """Numbers of unnamed eager calls that are under way. Without threads it is always 0: a name that is known."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

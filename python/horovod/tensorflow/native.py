@@ -51,8 +51,8 @@ def _load() -> ModuleType:
 
 
 def _let_them_overlap() -> None:
-    # A table of TensorFlow's own: what must run, also if its result is not used, in any order. Where it is gone, collectives of
-    # a tf.function run one after the other: slower, as right.
+    # A table of TensorFlow's own: what must run, also if its result is not used, in any order. Where it is gone,
+    # collectives of a tf.function run one after the other: slower, as right.
     try:
         from tensorflow.python.framework import auto_control_deps
 
