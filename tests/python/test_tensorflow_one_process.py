@@ -23,7 +23,7 @@ _executing_eagerly _make_subgraph _cache LocalGradientAggregationHelper allreduc
 grouped_reducescatter allgather grouped_allgather broadcast broadcast_ alltoall join broadcast_variables
 broadcast_object broadcast_object_fn allgather_object broadcast_global_variables BroadcastGlobalVariablesHook
 DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape SyncBatchNormalization
-_make_allreduce_grads_fn barrier allreduce_async poll synchronize
+_make_allreduce_grads_fn check_extension counters counters_text barrier allreduce_async poll synchronize
 """
 
 
@@ -98,6 +98,25 @@ def test_wrong_arguments():
     slices = tf.IndexedSlices(tf.ones([1, 2]), tf.range(1), tf.constant([2, 2]))
     with pytest.raises(ValueError, match="sparse_as_dense"):
         helper.compute_gradients([slices], [tf.Variable(tf.ones([2, 2]))])
+
+
+@pytest.mark.row("c20")
+@pytest.mark.usefixtures("engine")
+def test_xla():
+    @tf.function(jit_compile=True)
+    def compiled(x):
+        return hvd.allreduce(x)
+
+    with pytest.raises(RuntimeError, match="jit_compile"):
+        compiled(tf.ones([2]))
+
+    square = tf.function(lambda x: x * x, jit_compile=True)
+
+    @tf.function
+    def in_parts(x):
+        return square(hvd.allreduce(square(x)))
+
+    assert in_parts(tf.constant(2.0)).numpy() == 16.0
 
 
 @pytest.mark.row("a1", "f3")

@@ -16,7 +16,7 @@ from horovod import __version__
 from horovod.common.counters import counters, counters_text
 from horovod.common.exceptions import HorovodInternalError, HorovodTimeoutError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from horovod.tensorflow import op_gradients, tracing  # noqa: F401  (importing them is what makes TensorFlow know)
+from horovod.tensorflow import op_gradients  # noqa: F401  (makes TensorFlow know them)
 from horovod.tensorflow.aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
@@ -82,6 +82,7 @@ from horovod.tensorflow.util import (
     _cache,
     _executing_eagerly,
     _make_subgraph,
+    check_extension,
     check_num_rank_power_of_2,
     gpu_available,
     handle_average_backwards_compatibility,
@@ -189,6 +190,7 @@ __all__ = [
     "PartialDistributedGradientTape",
     "LocalGradientAggregationHelper",
     # helpers that programs import
+    "check_extension",
     "check_num_rank_power_of_2",
     "handle_average_backwards_compatibility",
     "refs_to_vars",

@@ -20,7 +20,7 @@ from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, id_of, remove_process_set
 from horovod.common.reductions import Adasum, Average, Max, Min, Product, Sum
-from horovod.tensorflow import naming
+from horovod.tensorflow import naming, tracing
 from horovod.tensorflow.native import operations
 
 _basics = HorovodBasics()
@@ -82,6 +82,8 @@ def _tensors(function: str, tensors: Any) -> list[tf.Tensor]:
 def _run(operation: Any, kind: str, tensors: list[tf.Tensor], inputs: tuple, place: tuple, **attributes: Any) -> Any:
     """Make a node, or run it. `place`: name, ignore_name_scope and the process set's id."""
     name, ignore_name_scope, identifier = place
+    if not tf.executing_eagerly():
+        tracing.refuse_xla()
     with naming.wire_name(kind, tensors, name, ignore_name_scope, identifier) as wire_name:
         return operation(
             *inputs,

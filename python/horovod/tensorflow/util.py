@@ -64,6 +64,10 @@ def gpu_available(ext_base_name: str = "", verbose: bool = False) -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
+def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
+    """Do nothing: for programs that ask whether a framework's extension was compiled. There is none to compile here."""
+
+
 class Ref:
     """A variable as the key of a table, by identity: variables of Keras 3 are no keys themselves."""
 
