@@ -177,3 +177,34 @@ def test_tapes():
             assert close(whole[dense], shares, 1e-5), name
             assert same_on_all_ranks(shares)
         assert not close(whole[False], trained(share(data()), plain, decorate), 1e-3)
+
+
+@pytest.mark.row("b19", "c1", "c3")
+@in_one_start(2, 3)
+def test_an_optimizer_of_keras_with_a_plain_tape():
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    def trained(batch, wrap):
+        variables = [tf.Variable(value) for value in initial()]
+        optimizer = wrap(tf.keras.optimizers.SGD(0.05, momentum=0.9))
+        optimizer.build(variables)
+
+        @tf.function
+        def step():
+            with tf.GradientTape() as tape:
+                loss = loss_of(variables, batch)
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+        for _ in range(STEPS):
+            step()
+        return [variable.numpy() for variable in variables]
+
+    whole = trained(data(), lambda optimizer: optimizer)
+    shares = trained(share(data()), hvd.DistributedOptimizer)
+    assert close(whole, shares, 1e-5)
+    assert same_on_all_ranks(shares)
+    assert not close(whole, trained(share(data()), lambda optimizer: optimizer), 1e-3)
+    with pytest.raises(ValueError, match="groups"):
+        hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.05), groups=-1)
+    assert hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0) is not None
