@@ -35,7 +35,7 @@ def test_digits():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/guide/{name}.md" for name in ("keras", "numpy", "operations", "timeline"))]
+    "page", ["README.md", *(f"docs/guide/{name}.md" for name in ("numpy", "operations", "timeline"))]
 )
 def test_python_in_the_pages_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

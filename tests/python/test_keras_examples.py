@@ -31,6 +31,16 @@ def test_mixed_precision():
     assert all(re.search(r"multiplied with 2048 = 2 \*\* 11$", output.strip()) for output in outputs), outputs
 
 
+def test_the_guide():
+    page = (EXAMPLES.parent.parent / "docs/guide/keras.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, flags=re.S)
+    assert blocks
+    for block, expected in blocks:
+        outputs = spawn.run([sys.executable, "-c", block], 2, env=QUIET, timeout=120)
+        # TensorFlow has something to say of its own first.
+        assert "".join(line for output in outputs for line in output.splitlines(True) if "ranks" in line) == expected
+
+
 @pytest.mark.row("e15", "e16", "e20", "k22")
 def test_notebook(monkeypatch, tmp_path):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from horovod._keras import families, xla
+from horovod._keras import families
 from horovod.common import reductions
 from horovod.common.arguments import show
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -95,7 +95,6 @@ class Exchange:
         """Return the gradients of all ranks; those of local variables are of this rank."""
         if not self.talks():
             return list(grads)
-        xla.check_outside()
         flags = self.local.which(variables)
         local, others = split(flags, grads)
         # Local ones are not counted in names: ranks may have different ones.

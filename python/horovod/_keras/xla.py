@@ -12,8 +12,6 @@ import warnings
 from types import ModuleType
 from typing import Any, Callable
 
-import tensorflow as tf
-
 from horovod.tensorflow import mpi_ops
 
 _WARNING = (
@@ -54,19 +52,3 @@ def _warn() -> None:
     if not _warned and mpi_ops.rank() == 0:
         warnings.warn(_WARNING, stacklevel=4)
     _warned = True
-
-
-def check_outside() -> None:
-    """Raise RuntimeError, rather than let TensorFlow say something long about kernels, where XLA compiles."""
-    if tf.executing_eagerly():
-        return
-    try:
-        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
-    except ImportError:
-        return
-    if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-        raise RuntimeError(
-            "hvd.DistributedOptimizer cannot exchange gradients inside tf.function(jit_compile=True): XLA cannot run "
-            "collectives. Compile the model with jit_compile=False, or let the function with jit_compile=True end "
-            "before apply_gradients."
-        )
