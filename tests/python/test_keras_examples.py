@@ -28,7 +28,10 @@ def test_fit(tmp_path):
 def test_mixed_precision():
     outputs = spawn.run([sys.executable, str(EXAMPLES / "keras_mixed_precision.py")], 2, env=QUIET, timeout=120)
     # 2 ** 15 at first, halved at the broken picture of each of four epochs.
-    assert all(re.search(r"multiplied with 2048 = 2 \*\* 11$", output.strip()) for output in outputs), outputs
+    assert all(
+        re.search(r"identical weights: True, the loss is multiplied with 2048 = 2 \*\* 11$", output.strip())
+        for output in outputs
+    ), outputs
 
 
 def test_the_guide():
