@@ -26,13 +26,15 @@ def median_s(call: Callable[[], object], repetitions: int, warm_up: int = 5) -> 
     return statistics.median(times)
 
 
-def interleaved_s(calls: dict[str, Callable[[], object]], rounds: int, repetitions: int) -> dict[str, float]:
+def interleaved_s(
+    calls: dict[str, Callable[[], object]], rounds: int, repetitions: int, warm_up: int = 5
+) -> dict[str, float]:
     """Return the median over rounds of each call's median time; every round measures all of them."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for round_number in range(rounds):
         names = list(calls) if round_number % 2 else list(reversed(calls))
         for name in names:
-            times[name].append(median_s(calls[name], repetitions))
+            times[name].append(median_s(calls[name], repetitions, warm_up))
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -120,7 +122,7 @@ def wrapped() -> dict[str, float]:
         name: lambda model=model: model.fit(data, verbose=0, epochs=1)
         for name, model in (("plain", plain), ("wrapped", distributed))
     }
-    times = interleaved_s(calls, 7, 1)
+    times = interleaved_s(calls, 15, 2, warm_up=1)
     return {f"{name}_ms": value / 400 * 1e3 for name, value in times.items()}
 
 
@@ -149,7 +151,7 @@ def hidden() -> dict[str, float]:
         "reduce": reduce,
         "make": make,
     }
-    times = interleaved_s(calls, 3, 3)
+    times = interleaved_s(calls, 3, 3, warm_up=1)
     reduction = times["reduce"] - times["make"]
     more = (times["distributed"] - times["plain"]) / 10
     return {
