@@ -157,7 +157,8 @@ def record(file: str) -> None:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003)) as sniffer:
         print("recording", flush=True)
         while True:
-            if sys.stdin in select.select([sniffer, sys.stdin], [], [])[0]:
+            # What has come is read first, also if this process was slow.
+            if sniffer not in select.select([sniffer, sys.stdin], [], [])[0]:
                 break
             packet = sniffer.recv(65536)
             if packet[12:14] != b"\x08\x00" or packet[23] != 6:
