@@ -102,7 +102,7 @@ def test_metrics_are_averaged_in_place_before_later_callbacks():
         callback.on_epoch_end(0, {"loss": 1.0} if both_modules()[0].rank() else {"val_loss": 1.0})
 
 
-def rates(keras, hvd, callback, epochs=4, momentum=0.0, optimizer=None):
+def rates(keras, hvd, callback, epochs=4, momentum=0.0, optimizer=None, **compile_options):
     """The learning rate of every batch, and the printed text. An epoch has 4 batches."""
     found = []
 
@@ -116,7 +116,7 @@ def rates(keras, hvd, callback, epochs=4, momentum=0.0, optimizer=None):
     mine = share(data(), hvd.rank(), hvd.size())
     with contextlib.redirect_stdout(text):
         options = {"size": hvd.size(), "epochs": epochs, "callbacks": [callback, Watch()]}
-        fit(keras, model, optimizer, mine, run_eagerly=True, **options)
+        fit(keras, model, optimizer, mine, **({"run_eagerly": True} | compile_options), **options)
     return np.array(found).reshape(epochs, -1), text.getvalue(), model
 
 
@@ -131,6 +131,9 @@ def test_warm_up():
         assert np.allclose(found[2:], 0.4)
         assert text.count("warm-up is over") == (hvd.rank() == 0)
         assert np.isclose(model.history.history["lr"][-1], 0.4)
+        # Keras tells of the first of several steps only; the rate must not stay where that one left it.
+        several = hvd.callbacks.LearningRateWarmupCallback(0.4, warmup_epochs=1)
+        assert np.allclose(rates(keras, hvd, several, epochs=2, steps_per_execution=4)[0][1:], 0.4)
         silent = hvd.callbacks.LearningRateWarmupCallback(0.4, warmup_epochs=1)
         assert "warm-up" not in rates(keras, hvd, silent, epochs=2)[1]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrapped Keras optimizers: loss scaling, XLA, local variables, process sets, and state that is there already."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -143,6 +144,23 @@ def test_a_process_set_without_this_rank_leaves_gradients_alone():
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=first)
     ours = fit(keras, network(keras), optimizer, mine, size=hvd.size())
     assert close(ours, fit(keras, network(keras), keras.optimizers.SGD(0.1), mine, size=hvd.size()), 0.0)
+
+
+@with_each_keras("c1")
+def test_a_copy_exchanges_gradients_too_or_is_refused():
+    keras, hvd = modules()
+    import tensorflow as tf
+
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0))
+    if not is_keras3(keras):
+        with pytest.raises(RuntimeError):  # as of a plain one
+            copy.deepcopy(optimizer)
+        return
+    copied = copy.deepcopy(optimizer)
+    variable = keras.Variable(0.0)
+    copied.build([variable])
+    copied.apply_gradients([(tf.constant(float(hvd.rank())), variable)])
+    assert float(variable.numpy()) == -(hvd.size() - 1) / 2
 
 
 @with_each_keras("b6")

@@ -219,6 +219,23 @@ def test_five_hundred_operations_are_in_flight_with_one_thread():
 
 @pytest.mark.row("f15")
 @in_one_start(2)
+def test_a_name_that_is_given_twice_in_a_graph_means_two_operations():
+    tf, hvd = modules()
+
+    def both():
+        return [hvd.allreduce(tf.constant(value), op=hvd.Sum, name="a") for value in (1.0, 10.0)]
+
+    for _ in range(20):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            assert session.run(both()) == [2.0, 20.0]
+    step = tf.function(both, autograph=False)
+    for _ in range(50):
+        assert [float(value) for value in step()] == [2.0, 20.0]
+    assert float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="")) == 2.0
+
+
+@pytest.mark.row("f15")
+@in_one_start(2)
 def test_collectives_fed_by_constants_run_at_every_step_and_unused_ones_too():
     tf, hvd = modules()
 

@@ -195,7 +195,7 @@ class LearningRateWarmup(LearningRateSchedule):
     ) -> None:
         def multiplier(epoch: float) -> float:
             # As if the batch were over, so that the last one of the warm-up has the full rate.
-            epoch += 1.0 / self.steps_per_epoch
+            epoch = min(epoch + 1.0 / self.steps_per_epoch, warmup_epochs)
             size = mpi_ops.size()
             return (epoch * (size - 1) / warmup_epochs + 1.0) / size
 
@@ -211,11 +211,14 @@ class LearningRateWarmup(LearningRateSchedule):
         self.verbose = verbose
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Say on rank 0 that the warm-up is over."""
+        """Go on with the full rate after the warm-up, and say so on rank 0."""
         super().on_epoch_end(epoch, logs)
-        if self.verbose > 0 and epoch == self.end_epoch - 1 and mpi_ops.rank() == 0:
-            rate = number(self.model.optimizer.learning_rate)
-            print(f"\nEpoch {epoch + 1}: warm-up is over, the learning rate is {rate:g}.", flush=True)
+        if not epoch < self.end_epoch <= epoch + 1:
+            return
+        # Where Keras runs several steps at once, the last batch that it tells of is not the last one.
+        self.model.optimizer.learning_rate = self.initial_lr
+        if self.verbose > 0 and mpi_ops.rank() == 0:
+            print(f"\nEpoch {epoch + 1}: warm-up is over, the learning rate is {self.initial_lr:g}.", flush=True)
 
 
 class BestModel:

@@ -46,6 +46,11 @@ class Distributed:
         found = super().variables
         return CallableList(found if isinstance(found, (list, tuple)) else found())
 
+    def __reduce__(self) -> Any:
+        """Have copies and pickles exchange gradients, too: Keras's own are of the plain class."""
+        make, arguments, *rest = super().__reduce__()
+        return _wrapped_again, (make, arguments, self._hvd_settings), *rest
+
     @property
     def _agg_helper(self) -> Any:
         return self._hvd.aggregation
@@ -151,6 +156,10 @@ def _as_compile_wants_it(optimizer: Any) -> Any:
     if family_of(optimizer) is Family.KERAS2 and not tf.__internal__.tf2.enabled():
         return library_of(type(optimizer)).__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
     return optimizer
+
+
+def _wrapped_again(make: Any, arguments: Any, settings: Settings) -> Any:
+    return wrap(make(*arguments), settings)
 
 
 def _instance(wrapped: type, optimizer: Any) -> Any:

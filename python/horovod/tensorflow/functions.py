@@ -43,7 +43,7 @@ def broadcast_(
     >>> hvd.broadcast_([weights], root_rank=0)[0] is weights
     True
     """
-    given = list(variables)
+    given = _listed(variables)
     resources = {hasattr(inner_variable(variable), "handle") for variable in given}
     if len(resources) > 1:
         raise ValueError("broadcast_ got resource variables and reference variables: give one kind at a time")
@@ -71,7 +71,7 @@ def broadcast_variables(
     >>> steps.numpy().item()
     7
     """
-    assigned = _broadcast(list(variables), root_rank, None, process_set)
+    assigned = _broadcast(_listed(variables), root_rank, None, process_set)
     return None if _in_eager_program() else tf.group(*assigned)
 
 
@@ -152,6 +152,12 @@ def allgather_object(
 def _in_eager_program() -> bool:
     # Also inside a tf.function of such a program, whose assignments run without being asked for.
     return tf.compat.v1.executing_eagerly_outside_functions()
+
+
+def _listed(variables: Any) -> list[Any]:
+    if hasattr(variables, "assign"):
+        raise TypeError(f"{show('variables', variables)} is a single variable: give a list of variables")
+    return list(variables)
 
 
 def _broadcast(variables: list[Any], root_rank: int, name: str | None, process_set: ProcessSet) -> list[Any]:

@@ -82,12 +82,16 @@ def wire_name(
     """Give the name under which all ranks run this operation, for as long as it is being submitted."""
     if name is not None:
         name_bytes(name)
-        yield _scoped(name, ignore_name_scope)
-    elif not tf.executing_eagerly():
+        name = name or None
+    if not tf.executing_eagerly():
         labels = "_".join(_label(tensor) for tensor in tensors[:: max(len(tensors) - 1, 1)])
-        base = _scoped(f"{op}_{labels}" if labels else op, ignore_name_scope)
-        number = _count(_function_of(tf.compat.v1.get_default_graph()), base)
+        base = _scoped(name or (f"{op}_{labels}" if labels else op), ignore_name_scope)
+        # A name that comes again in a graph is another operation, which may run at the same time. Counted by process
+        # set: ranks that are in other sets, too, build operations that this one does not have.
+        number = _count(_function_of(tf.compat.v1.get_default_graph()), f"{process_set}:{base}")
         yield f"{base}_{number}" if number else base
+    elif name is not None:
+        yield _scoped(name, ignore_name_scope)
     else:
         slot = _slots.take(op, process_set)
         try:
