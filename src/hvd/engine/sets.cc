@@ -179,10 +179,6 @@ Error Engine::ApplySetChange(Operation* op) {
     const int id = static_cast<int>(signature.numbers[0]);
     ProcessSet* set = sets_.Find(id);
     if (set == nullptr) return {Code::kInvalidArgument, fmt::format("process set {} does not exist", id)};
-    // What all members agreed on has ended on the rank that held the removal back, perhaps not yet here: its data has
-    // come, so that takes steps and no waiting. What is left after that, the others have never asked for.
-    while (set->busy() && set->Step()) {
-    }
     set->FailAll({Code::kInvalidArgument, fmt::format("process set {} has been removed", id)});
     sets_.Remove(id);
     if (const auto streams = streams_.extract(id); !streams.empty()) {
