@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -97,8 +97,3 @@ def refs_to_vars(refs: Any) -> Any:
     if isinstance(refs, (list, tuple)):
         return [refs_to_vars(ref) for ref in refs]
     return refs.deref() if hasattr(refs, "deref") else refs
-
-
-def unique_by_identity(items: Iterable[Any]) -> list[Any]:
-    """Return the items without those that come again."""
-    return [ref.deref() for ref in dict.fromkeys(map(Ref, items))]
