@@ -206,13 +206,6 @@ def test_ctrl_c_ends_the_wait_and_the_set_is_there_later():
     assert hvd.remove_process_set(one) is True
 
 
-def _sum_or_error(process_set):
-    try:
-        return int(hvd.allreduce(1, op=hvd.Sum, name="x", process_set=process_set))
-    except ValueError as error:
-        return str(error)
-
-
 @on_ranks(3, env={**DYNAMIC, "HOROVOD_OP_TIMEOUT_SECONDS": "3"})
 def test_time_outs_of_a_removal_and_what_it_waits_for():
     some = hvd.add_process_set([0, 1])
@@ -220,24 +213,52 @@ def test_time_outs_of_a_removal_and_what_it_waits_for():
     what = "REMOVE_PROCESS_SET timed out: this rank's own operations on process set 1 are not over"
     with pytest.raises(hvd.HorovodTimeoutError, match="rank 0 has not submitted it" if hvd.rank() else what):
         hvd.remove_process_set(some)
-    # Nothing of the engine may keep rank 1 meanwhile: a file tells it when to go on.
-    seen = pathlib.Path(tempfile.gettempdir()) / f"hvd-test-{os.environ['HOROVOD_RENDEZVOUS_ADDR']}"
-    deadline = time.monotonic() + 20
     if hvd.rank() == 0:
         with pytest.raises(hvd.HorovodTimeoutError, match="timed out: rank 1 has not submitted it"):
             hvd.synchronize(early)
-        seen.touch()
     elif hvd.rank() == 1:
-        while not seen.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        seen.unlink()
-        # With what rank 0 gave; unless the removal, which this rank has asked for before, overtakes it here.
-        assert _sum_or_error(some) in (2, "process set 1 has been removed")
-    # Now that it is over, the set is removed, as all have asked for.
-    while 1 in hvd._basics._get_process_set_ids_and_ranks() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert hvd._basics._get_process_set_ids_and_ranks() == {0: [0, 1, 2]}
-    assert hvd.add_process_set([1]).process_set_id == 1
+        # The others may remove it at any time now, for all that this rank has said.
+        with pytest.raises(ValueError, match=r"'allreduce\.x' was submitted to process set 1 after"):
+            hvd.allreduce(1, op=hvd.Sum, name="x", process_set=some)
+    with pytest.raises(ValueError, match="an earlier REMOVE_PROCESS_SET of this rank timed out and is not over"):
+        hvd.add_process_set([1])
+    hvd.barrier()  # who leaves with the removal pending ends the job of the others
+
+
+@on_ranks(3, env=DYNAMIC)
+def test_a_set_whose_removal_failed_goes_on():
+    one, two = hvd.add_process_set([0, 1]), hvd.add_process_set([1, 2])
+    with pytest.raises(hvd.HorovodInternalError, match="Mismatched process sets"):
+        hvd.remove_process_set(two if hvd.rank() == 2 else one)
+    for each in (one, two):
+        if each.included():
+            assert hvd.allreduce(1, op=hvd.Sum, name="x", process_set=each) == 2
+
+
+@on_ranks(2, env=DYNAMIC)
+def test_one_adds_while_another_removes():
+    some = hvd.add_process_set([0])
+    with pytest.raises(hvd.HorovodInternalError, match="Mismatched operations: One rank did an REMOVE_PROCESS_SET"):
+        hvd.remove_process_set(some) if hvd.rank() == 0 else hvd.add_process_set([1])
+    assert hvd.remove_process_set(some) is True
+
+
+@on_ranks(2, env=DYNAMIC)
+def test_sets_are_listed_while_they_come_and_go():
+    over = threading.Event()
+    seen = []
+
+    def list_them():
+        while not over.is_set():
+            seen.append(hvd._basics._get_process_set_ids_and_ranks())
+
+    reader = threading.Thread(target=list_them)
+    reader.start()
+    for _ in range(300):
+        assert hvd.remove_process_set(hvd.add_process_set([1])) is True
+    over.set()
+    reader.join()
+    assert all(sets in ({0: [0, 1]}, {0: [0, 1], 1: [1]}) for sets in seen)
 
 
 @pytest.mark.usefixtures("no_engine")

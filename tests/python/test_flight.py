@@ -166,7 +166,7 @@ class TestOneRankIsAbsent:
 
     def test_removes_the_set(self, job, culprit):
         sets = [{"set": 1, "ranks": [0, 1, 2, 3]}]
-        remove = op("process_set.remove", "submitted", op="REMOVE_PROCESS_SET")
+        remove = op("process_set.change", "submitted", op="REMOVE_PROCESS_SET")
         self.others(job, culprit, op("a", set=1), remove, sets=sets)
         job.dump(culprit, {**remove, "state": "sent"}, sets=sets)
         verdict = job.verdict()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import numbers
 from collections.abc import Iterable, Sequence
@@ -176,7 +177,11 @@ def ids_and_ranks() -> dict[int, list[int]]:
     check(load().hvd_process_set_count(None, ctypes.byref(count)))
     ids = (ctypes.c_int32 * count.value)()
     check(load().hvd_process_set_ids(None, ids, count.value, ctypes.byref(count)))
-    return {identifier: ranks_of(identifier) for identifier in ids[: count.value]}
+    sets = {}
+    for identifier in ids[: count.value]:
+        with contextlib.suppress(ValueError):  # removed since, by another thread or by a call that timed out
+            sets[identifier] = ranks_of(identifier)
+    return sets
 
 
 def registered(sets: list[ProcessSet]) -> None:

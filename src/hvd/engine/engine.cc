@@ -191,6 +191,7 @@ void Engine::BeginOnLoop(Operation* op) {
 void Engine::Complete(Operation* op, Error error) {
   recorder_.Over(op, error);
   registry_.Leave(op);
+  if (ProcessSet* set = RemovedBy(*op)) set->Close(false);  // it stays
   if (op->deadline != Time::max()) std::erase(timed_, op);
   recorder_.counters().operations.Add(1);
   pending_.fetch_sub(1, std::memory_order_relaxed);

@@ -146,7 +146,9 @@ class Engine final : public SetHost {
   void GiveUp(Error error) override;
   Operation* MakeStandIn() override;
   Error ApplySetChange(Operation* op) override;
-  bool HoldsBack(const Operation& op) const override;
+  bool HoldsBack(const Operation& op) override;
+  // The set that the operation removes; nullptr: it removes none that exists.
+  ProcessSet* RemovedBy(const Operation& op) const;
   // Whether the caller's alloc function is running: then the operation is over when that has returned.
   bool LeaveToAlloc(Operation* op);
   // Tells whoever waits that the operation is over.

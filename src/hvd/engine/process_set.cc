@@ -30,6 +30,12 @@ int ProcessSet::MemberOf(Rank rank) const {
 void ProcessSet::Begin(Operation* op) {
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   if (left_.code != Code::kOk) return Finish(op, left_);
+  if (closed_) {
+    return Finish(op, {Code::kInvalidArgument,
+                       fmt::format("'{}' was submitted to process set {} after this rank asked for the set's removal, "
+                                   "which waits for other ranks",
+                                   op->request.name, id())});
+  }
   if (options_.host->HoldsBack(*op)) return held_.push_back(op);
   Start(op);
 }

@@ -45,8 +45,9 @@ class SetHost {
   virtual Operation* MakeStandIn() = 0;
   // A change of the process sets was agreed on.
   virtual Error ApplySetChange(Operation* op) = 0;
-  // Whether the others may not hear of it yet: it removes a process set whose operations still move data here.
-  virtual bool HoldsBack(const Operation& op) const = 0;
+  // Whether the others may not hear of it yet: it removes a process set whose operations are not over here. Once they
+  // may, that set is closed.
+  virtual bool HoldsBack(const Operation& op) = 0;
 };
 
 struct ProcessSetOptions {
@@ -115,6 +116,8 @@ class ProcessSet {
   // A member said goodbye: what it has not agreed to will never happen; what it agreed to goes on. Only the sequencer
   // knows which is which for operations that were sent to it: it logs the end of those that lack the leaver.
   void OnLeft(int member, const Error& error);
+  // While closed, it takes no operations: this rank has told the others that the set may be removed.
+  void Close(bool closed) { closed_ = closed; }
   // Ends everything in flight; nothing may write any more.
   void FailAll(const Error& error);
   // Name and kind of something in flight, for reports; empty if idle.
@@ -198,6 +201,7 @@ class ProcessSet {
   std::vector<Running> running_;
   std::atomic<int> in_flight_{0};
   bool gave_up_ = false;
+  bool closed_ = false;
   Operation* joined_ = nullptr;  // this rank's join, until all have joined
   bool join_waits_ = false;      // for what was announced before it
   bool join_agreed_ = false;     // all have joined, but something of the set still runs here

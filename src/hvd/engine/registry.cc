@@ -39,6 +39,13 @@ Status Registry::Enter(Operation* op) {
   Names& names = names_[op->set];
   auto found = names.find(std::string_view(op->request.name));
   if (found != names.end() && found->second->in_flight != nullptr) {
+    if (op->request.signature.op > OpKind::kJoin) {
+      return Fail(
+          Code::kInvalidArgument,
+          "an earlier {} of this rank timed out and is not over: it ends when all ranks have made that call, and "
+          "only then the process sets can be changed again",
+          NameOf(found->second->in_flight->request.signature.op));
+    }
     const bool late = found->second->in_flight->detached.load(std::memory_order_relaxed);
     return Fail(
         Code::kInvalidArgument,

@@ -11,6 +11,9 @@ namespace hvd::engine {
 namespace {
 
 constexpr std::string_view kNewSet = "the process set";
+// One name for all changes: a rank's next one begins when the one before is over here. So whoever uses the memory of a
+// removed set again knows that no rank uses it for the old one.
+constexpr std::string_view kChange = "process_set.change";
 
 }  // namespace
 
@@ -131,7 +134,7 @@ Result<int> Engine::AddSet(std::vector<Rank> ranks) {
   HVD_RETURN_IF_ERROR(CheckRanks(kNewSet, &ranks));
   HVD_RETURN_IF_ERROR(CheckNew(kNewSet, ranks));  // and again when it is made: another thread may be at it, too
   controller::Request request;
-  request.name = "process_set.add";
+  request.name = kChange;
   request.signature.op = OpKind::kAddProcessSet;
   request.signature.numbers.assign(ranks.begin(), ranks.end());
   return ChangeSets(std::move(request));
@@ -141,7 +144,7 @@ Status Engine::RemoveSet(int id) {
   if (id == 0) return Fail(Code::kInvalidArgument, "the global process set cannot be removed");
   if (sets_.Find(id) == nullptr) return Fail(Code::kInvalidArgument, "process set {} does not exist", id);
   controller::Request request;
-  request.name = "process_set.remove";
+  request.name = kChange;
   request.signature.op = OpKind::kRemoveProcessSet;
   request.signature.numbers = {id};
   HVD_RETURN_IF_ERROR(ChangeSets(std::move(request)));
@@ -165,12 +168,19 @@ Result<int> Engine::ChangeSets(controller::Request request) {
   return id;
 }
 
-bool Engine::HoldsBack(const Operation& op) const {
+ProcessSet* Engine::RemovedBy(const Operation& op) const {
   const controller::Signature& signature = op.request.signature;
-  if (signature.op != OpKind::kRemoveProcessSet) return false;
-  // Data of the set's operations may still move between ranks: they end first.
-  const ProcessSet* set = sets_.Find(static_cast<int>(signature.numbers[0]));
-  return set != nullptr && set->busy();
+  if (signature.op != OpKind::kRemoveProcessSet) return nullptr;
+  return sets_.Find(static_cast<int>(signature.numbers[0]));
+}
+
+bool Engine::HoldsBack(const Operation& op) {
+  ProcessSet* set = RemovedBy(op);
+  if (set == nullptr) return false;
+  // Data of the set's operations may still move between ranks: they end first, and no more begin.
+  if (set->busy()) return true;
+  set->Close(true);
+  return false;
 }
 
 Error Engine::ApplySetChange(Operation* op) {
@@ -179,6 +189,7 @@ Error Engine::ApplySetChange(Operation* op) {
     const int id = static_cast<int>(signature.numbers[0]);
     ProcessSet* set = sets_.Find(id);
     if (set == nullptr) return {Code::kInvalidArgument, fmt::format("process set {} does not exist", id)};
+    // It is idle on every rank; this is for who found it just before, and submits to it now.
     set->FailAll({Code::kInvalidArgument, fmt::format("process set {} has been removed", id)});
     sets_.Remove(id);
     if (const auto streams = streams_.extract(id); !streams.empty()) {

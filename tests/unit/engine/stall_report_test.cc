@@ -260,7 +260,7 @@ class RemovalTest : public StallReportTest {
     x.waited_ms = 60990;
     Waits(3, x);
     for (Rank rank = 0; rank < 4; ++rank) {
-      Waiting removal = Op("process_set.remove", rank == 0 ? std::vector<int64_t>{3} : std::vector<int64_t>{});
+      Waiting removal = Op("process_set.change", rank == 0 ? std::vector<int64_t>{3} : std::vector<int64_t>{});
       removal.request.signature.op = OpKind::kRemoveProcessSet;
       removal.request.signature.numbers = {1};
       if (rank == 3) removal.stage = Stage::kHeld;
