@@ -43,19 +43,16 @@ def measure(launches: int) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for _ in range(launches):
         small = launch(2, "small")
-        wrapped = launch(1, "wrapped")
         resnet = launch(2, "resnet50")
-        hidden = launch(2, "hidden")
-        alone, both = launch(1, "throughput"), launch(2, "throughput")
         figures = {
             "eager": small["eager_us"],
             "link": small["link_us"],
-            "wrapped": 100 * (wrapped["wrapped_ms"] / wrapped["plain_ms"] - 1),
-            "single": resnet["single_ms"] - resnet["nothing_ms"],
-            "grouped": resnet["grouped_ms"] - resnet["nothing_ms"],
+            "wrapped": launch(1, "wrapped")["more_percent"],
+            "single": resnet["single_ms"],
+            "grouped": resnet["grouped_ms"],
             "nothing": resnet["nothing_ms"],
-            "hidden": hidden["hidden_percent"],
-            "efficiency": 100 * both["examples_per_s"] / alone["examples_per_s"],
+            "hidden": launch(2, "hidden")["hidden_percent"],
+            "efficiency": launch(2, "efficiency")["percent"],
         }
         for name, value in figures.items():
             values.setdefault(name, []).append(value)

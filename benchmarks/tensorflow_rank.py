@@ -14,27 +14,33 @@ import numpy as np
 import tensorflow as tf
 
 
-def median_s(call: Callable[[], object], repetitions: int, warm_up: int = 5) -> float:
-    """Return the median time of a call."""
+def median_s(call: Callable[[], object], repetitions: int) -> float:
+    """Return the median time of a call, after some that are not counted."""
     times = []
-    for repetition in range(warm_up + repetitions):
+    for repetition in range(repetitions + repetitions // 3 + 1):
         begin = time.perf_counter()
         call()
-        if repetition >= warm_up:
+        if repetition > repetitions // 3:
             times.append(time.perf_counter() - begin)
     return statistics.median(times)
 
 
-def interleaved_s(
-    calls: dict[str, Callable[[], object]], rounds: int, repetitions: int, warm_up: int = 5
-) -> dict[str, float]:
-    """Return the median over rounds of each call's median time; every round measures all of them."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
+def rounds_s(calls: dict[str, Callable[[], object]], rounds: int, repetitions: int) -> list[dict[str, float]]:
+    """
+    Return each call's median time in every round; a round measures all of them.
+
+    The machine is not equally fast for long, so what is compared is compared within a round.
+    """
+    times = []
     for round_number in range(rounds):
         names = list(calls) if round_number % 2 else list(reversed(calls))
-        for name in names:
-            times[name].append(median_s(calls[name], repetitions, warm_up))
-    return {name: statistics.median(values) for name, values in times.items()}
+        times.append({name: median_s(calls[name], repetitions) for name in names})
+    return times
+
+
+def median_of(rounds: list[dict[str, float]], figure: Callable[[dict[str, float]], float]) -> float:
+    """Return the median over rounds of a figure of a round."""
+    return statistics.median(figure(one) for one in rounds)
 
 
 def small() -> dict[str, float]:
@@ -58,8 +64,11 @@ def small() -> dict[str, float]:
         "chain": lambda: chain(x),
         "identities": lambda: plain_chain(x),
     }
-    times = interleaved_s(calls, 5, 100)
-    return {"eager_us": times["eager"] * 1e6, "link_us": (times["chain"] - times["identities"]) * 1e4}
+    rounds = rounds_s(calls, 5, 100)
+    return {
+        "eager_us": median_of(rounds, lambda times: times["eager"] * 1e6),
+        "link_us": median_of(rounds, lambda times: (times["chain"] - times["identities"]) * 1e4),
+    }
 
 
 def resnet50_shapes() -> list[tuple[int, ...]]:
@@ -95,7 +104,12 @@ def resnet50() -> dict[str, float]:
     nothing = tf.function(lambda s: one_of_each(make(s)), autograph=False)
     scale = tf.constant(1.0001)
     calls = {"single": lambda: single(scale), "grouped": lambda: grouped(scale), "nothing": lambda: nothing(scale)}
-    return {f"{name}_ms": value * 1e3 for name, value in interleaved_s(calls, 3, 9).items()}
+    rounds = rounds_s(calls, 9, 5)
+    return {
+        "single_ms": median_of(rounds, lambda times: (times["single"] - times["nothing"]) * 1e3),
+        "grouped_ms": median_of(rounds, lambda times: (times["grouped"] - times["nothing"]) * 1e3),
+        "nothing_ms": median_of(rounds, lambda times: times["nothing"] * 1e3),
+    }
 
 
 def keras_model(width: int, depth: int, optimizer: tf.keras.optimizers.Optimizer) -> tf.keras.Model:
@@ -113,27 +127,35 @@ def batches(width: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
     return generator.standard_normal((batch, width)).astype("float32"), generator.integers(0, 10, batch)
 
 
+def fits(model: tf.keras.Model, data: tf.data.Dataset) -> Callable[[], object]:
+    """Return a call that trains a model for an epoch."""
+    return lambda: model.fit(data, verbose=0, epochs=1)
+
+
 def wrapped() -> dict[str, float]:
-    """Steps of about 1 ms on one process, with a plain and with a wrapped optimizer."""
-    x, y = (tf.constant(value) for value in batches(256, 64))
-    plain = keras_model(256, 2, tf.keras.optimizers.Adam())
-    distributed = keras_model(256, 2, hvd.DistributedOptimizer(tf.keras.optimizers.Adam()))
-    data = tf.data.Dataset.from_tensors((x, y)).repeat(400)
-    calls = {
-        name: lambda model=model: model.fit(data, verbose=0, epochs=1)
-        for name, model in (("plain", plain), ("wrapped", distributed))
-    }
-    times = interleaved_s(calls, 15, 2, warm_up=1)
-    return {f"{name}_ms": value / 400 * 1e3 for name, value in times.items()}
+    """Steps of about 1 ms on one process with plain and wrapped optimizers; two of each, as equal ones differ."""
+    data = tf.data.Dataset.from_tensors(batches(256, 64)).repeat(200)
+    calls = {}
+    for copy in (1, 2):
+        calls[f"plain{copy}"] = fits(keras_model(256, 2, tf.keras.optimizers.Adam()), data)
+        calls[f"wrapped{copy}"] = fits(keras_model(256, 2, hvd.DistributedOptimizer(tf.keras.optimizers.Adam())), data)
+    for call in calls.values():
+        call()
+    rounds = rounds_s(calls, 20, 1)
+    # What disturbs only adds, so the quicker rounds tell more than the middle ones.
+    plain, distributed = (
+        statistics.quantiles([times[f"{kind}{copy}"] for times in rounds for copy in (1, 2)])[0]
+        for kind in ("plain", "wrapped")
+    )
+    return {"more_percent": 100 * (distributed / plain - 1), "plain_ms": plain / 200 * 1e3}
 
 
 def hidden() -> dict[str, float]:
     """A network with large dense layers: steps with and without reduction, and the reduction alone."""
-    width, depth, batch = 1536, 5, 256
-    x, y = (tf.constant(value) for value in batches(width, batch))
+    width, depth, batch, steps = 1536, 5, 64, 5
     plain = keras_model(width, depth, tf.keras.optimizers.SGD(0.01))
     distributed = keras_model(width, depth, hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.01)))
-    data = tf.data.Dataset.from_tensors((x, y)).repeat(10)
+    data = tf.data.Dataset.from_tensors(batches(width, batch)).repeat(steps)
 
     def make():
         return [variable * 1.0001 for variable in plain.trainable_variables]
@@ -143,38 +165,47 @@ def hidden() -> dict[str, float]:
     )
     nothing = tf.function(lambda: one_of_each(make()), autograph=False)
     calls = {
-        "plain": lambda: plain.fit(data, verbose=0, epochs=1),
-        "distributed": lambda: distributed.fit(data, verbose=0, epochs=1),
-        "reduce": reduce,
-        "nothing": nothing,
+        "plain": fits(plain, data),
+        "distributed": fits(distributed, data),
+        "reduce": lambda: [reduce() for _ in range(steps)],
+        "nothing": lambda: [nothing() for _ in range(steps)],
     }
-    times = interleaved_s(calls, 3, 3, warm_up=1)
-    reduction = times["reduce"] - times["nothing"]
-    more = (times["distributed"] - times["plain"]) / 10
+    rounds = rounds_s(calls, 9, 3)
+    reduction = median_of(rounds, lambda times: (times["reduce"] - times["nothing"]) / steps)
+    more = median_of(rounds, lambda times: (times["distributed"] - times["plain"]) / steps)
     return {
-        "plain_ms": times["plain"] * 100,
-        "distributed_ms": times["distributed"] * 100,
+        "plain_ms": median_of(rounds, lambda times: times["plain"] / steps * 1e3),
+        "more_ms": more * 1e3,
         "reduction_ms": reduction * 1e3,
         "hidden_percent": 100 * (1 - more / reduction),
     }
 
 
-def throughput() -> dict[str, float]:
-    """Examples per second and process of a compute-heavy fit."""
-    width, batch = 768, 512
-    model = keras_model(width, 4, hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.01)))
-    x, y = (tf.constant(value) for value in batches(width, batch))
-    data = tf.data.Dataset.from_tensors((x, y)).repeat(10)
-    model.fit(data, verbose=0, epochs=1)
-    hvd.allreduce(0.0)
-    step = median_s(lambda: model.fit(data, verbose=0, epochs=1), 9, 1) / 10
-    return {"examples_per_s": batch / step}
+def efficiency() -> dict[str, float]:
+    """A compute-heavy fit on one process while the other one waits, each in turn, and on both."""
+    steps = 5
+    data = tf.data.Dataset.from_tensors(batches(768, 512)).repeat(steps)
+    mine = [hvd.add_process_set([rank]) for rank in range(hvd.size())][hvd.rank()]
+    alone = keras_model(768, 4, hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.01), process_set=mine))
+    both = keras_model(768, 4, hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.01)))
+
+    def in_turn():
+        for rank in range(hvd.size()):
+            if rank == hvd.rank():
+                fits(alone, data)()
+            hvd.barrier()
+
+    rounds = rounds_s({"in_turn": in_turn, "both": fits(both, data)}, 9, 1)
+    share = median_of(rounds, lambda times: times["in_turn"] / hvd.size() / times["both"])
+    return {"percent": 100 * share, "step_ms": median_of(rounds, lambda times: times["both"] / steps * 1e3)}
 
 
 def main() -> None:
     """Be a rank."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    hvd.init()
+    if sys.argv[1] == "efficiency":  # else one process would use both cores
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    hvd.init(process_sets="dynamic")
     result = globals()[sys.argv[1]]()
     if hvd.rank() == 0:
         print("RESULT " + json.dumps(result), flush=True)
