@@ -279,6 +279,23 @@ def test_objects():
     assert hvd.allgather_object(lambda: 3)[-1]() == 3
 
 
+@on_ranks(3, sets=[[0, 2]], env={"HOROVOD_OP_TIMEOUT_SECONDS": "10"})
+def test_an_object_that_cannot_be_pickled_is_an_error_on_all_ranks():
+    lock = threading.Lock()
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"broadcast_object: rank 1's object cannot be pickled: .*lock"):
+            hvd.broadcast_object(lock if hvd.rank() == 1 else {"epoch": 3}, root_rank=1)
+        with pytest.raises(TypeError, match=r"allgather_object: rank 2's object cannot be pickled: .*lock"):
+            hvd.allgather_object([lock] if hvd.rank() == 2 else {"epoch": 3})
+        # What others than the root give to a broadcast does not matter.
+        assert hvd.broadcast_object(lock if hvd.rank() != 1 else {"epoch": 3}, root_rank=1) == {"epoch": 3}
+    pair = SETS[0]
+    if pair.included():
+        with pytest.raises(TypeError, match="rank 2's object"):
+            hvd.allgather_object(lock if hvd.rank() == 2 else 0, process_set=pair)
+    assert hvd.allgather_object(hvd.rank()) == [0, 1, 2]
+
+
 @on_ranks(2)
 def test_broadcast_parameters():
     params = {name: np.full(3, hvd.rank() + i) for i, name in enumerate("cab")}

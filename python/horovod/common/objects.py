@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python objects among ranks: pickled by cloudpickle, so only for data from ranks of the same job."""
+"""
+Python objects among ranks: pickled by cloudpickle, so only for data from ranks of the same job.
+
+Sizes go first, then bytes. A rank whose object cannot be pickled sends the reason instead, with a negative size:
+otherwise the others would wait for it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import cloudpickle
 import numpy as np
 
 from horovod.common import abi, arguments, request
-from horovod.common.process_sets import ProcessSet, global_process_set, id_of
+from horovod.common.process_sets import ProcessSet, global_process_set, id_of, ranks_of
 
 # The same on every rank although the objects' types may differ: often only the root has one.
 _DEFAULT_NAME = "object"
@@ -22,6 +27,8 @@ def broadcast_object(
     """
     Return root_rank's object on every rank; the other ranks' argument does not matter.
 
+    TypeError on every rank if it cannot be pickled.
+
     >>> import horovod.numpy as hvd
     >>> hvd.init()
     >>> hvd.broadcast_object({"epoch": 3})
@@ -29,12 +36,13 @@ def broadcast_object(
     """
     identifier, name, root_rank = id_of(process_set), _checked_name(name), arguments.root_rank(root_rank)
     own = _own_rank() == root_rank
-    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8).copy() if own else np.empty(0, np.uint8)
-    size = np.array([payload.size], np.int64)
+    payload, size = _pickled(obj) if own else (np.empty(0, np.uint8), np.zeros(1, np.int64))
     _broadcast(size, root_rank, f"{name}.sz", identifier)
     if not own:
-        payload = np.empty(int(size[0]), np.uint8)
+        payload = np.empty(abs(int(size[0])), np.uint8)
     _broadcast(payload, root_rank, f"{name}.t", identifier)
+    if size[0] < 0:
+        raise _unpicklable("broadcast_object", {root_rank: payload})
     return obj if own else pickle.loads(payload)
 
 
@@ -42,17 +50,38 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     """
     Return the objects of all ranks, in rank order.
 
+    TypeError on every rank if one of them cannot be pickled.
+
     >>> import horovod.numpy as hvd
     >>> hvd.init()
     >>> len(hvd.allgather_object("hello")) == hvd.size()
     True
     """
     identifier, name = id_of(process_set), _checked_name(name)
-    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8)
-    sizes = _allgather(np.array([payload.size], np.int64), f"{name}.sz", identifier)
+    payload, size = _pickled(obj)
+    sizes = _allgather(size, f"{name}.sz", identifier)
     data = _allgather(payload, f"{name}.t", identifier)
-    ends = np.cumsum(sizes)
-    return [pickle.loads(data[end - size : end]) for size, end in zip(sizes, ends)]
+    parts = np.split(data, np.cumsum(np.abs(sizes))[:-1])
+    if (sizes < 0).any():
+        ranks = ranks_of(identifier)
+        reasons = {rank: part for rank, size, part in zip(ranks, sizes, parts) if size < 0}
+        raise _unpicklable("allgather_object", reasons)
+    return [pickle.loads(part) for part in parts]
+
+
+def _pickled(obj: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return an object's bytes and their number; if it has none, the reason why, and its length below zero."""
+    try:
+        data, sign = cloudpickle.dumps(obj), 1
+    except Exception as error:  # of any kind: what objects do when they are pickled is up to them
+        data, sign = f"{type(error).__name__}: {error}".encode(errors="backslashreplace"), -1
+    payload = np.frombuffer(data, np.uint8).copy()  # broadcasts write to their array, on the root, too
+    return payload, np.array([sign * payload.size], np.int64)
+
+
+def _unpicklable(function: str, reasons: dict[int, np.ndarray]) -> TypeError:
+    texts = [f"rank {rank}'s object cannot be pickled: {bytes(text).decode()}" for rank, text in reasons.items()]
+    return TypeError(f"{function}: {'; '.join(texts)}")
 
 
 def _checked_name(name: Any) -> str:
