@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Keras users rely on besides training: names, signatures, files, values, and errors for wrong arguments."""
 
+import gc
 import inspect
 import os
 import subprocess
 import sys
 import tempfile
+import weakref
 
 import numpy as np
 import pytest
@@ -225,6 +227,79 @@ def test_wrong_arguments():
             getattr(hvd.callbacks, name)(None, 3)
     with pytest.raises(TypeError, match="root_rank"):
         hvd.callbacks.BroadcastGlobalVariablesCallback("first")
+
+
+@with_each_keras("c1", ranks=(1,))
+def test_wrapping_again_and_again_leaves_nothing_behind():
+    keras, hvd = modules()
+    makers = [keras.optimizers.SGD] + ([] if is_keras3(keras) else [keras.optimizers.legacy.SGD])
+    for make in makers:
+        before = len(make.__subclasses__())
+        for round_number in range(4):
+            layer = keras.layers.Dense(1)
+            layer.build([1, 1])
+            made = [
+                hvd.DistributedOptimizer(make(0.1), name=f"round_{round_number}", op=hvd.Sum),
+                hvd.DistributedOptimizer(make(0.1), groups=[layer.trainable_variables]),
+                hvd.PartialDistributedOptimizer(make(0.1), local_layers=layer),
+            ]
+            assert [one._hvd.settings.op for one in made] == [hvd.Sum, hvd.Average, hvd.Average]
+            assert made[1]._hvd.settings.groups == [layer.trainable_variables]
+            assert made[2]._hvd.settings.local_layers is layer
+        held = weakref.ref(layer)
+        del layer, made
+        gc.collect()
+        assert held() is None
+        assert len(make.__subclasses__()) - before <= 3
+
+
+@with_each_keras("c1", ranks=(1,))
+def test_one_made_from_a_configuration_has_the_options_of_the_wrapped_one():
+    keras, hvd = modules()
+    import tensorflow as tf
+
+    options = {"op": hvd.Sum, "compression": hvd.Compression.fp16, "backward_passes_per_step": 2}
+    wrapped = hvd.DistributedOptimizer(keras.optimizers.SGD(0.5), **options)
+    for again in (type(wrapped).from_config(wrapped.get_config()), wrapped.from_config(wrapped.get_config())):
+        assert again._hvd is not wrapped._hvd
+        assert {name: getattr(again._hvd.settings, name) for name in options} == options
+    own = keras.layers.Dense(1)
+    partial = hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.5), local_layers=own)
+    again = type(partial).from_config(partial.get_config())
+    with pytest.raises(ValueError, match="local_layers"):  # the configuration does not hold them
+        again._hvd.reduce([tf.constant(1.0)], [tf.Variable(1.0)])
+
+
+@with_each_keras("c1", ranks=(1,))
+def test_wrapping_a_wrapped_one():
+    keras, hvd = modules()
+    import tensorflow as tf
+
+    sgd, scaling = keras.optimizers.SGD, keras.mixed_precision.LossScaleOptimizer
+    first, second, layer = tf.Variable(1.0), tf.Variable(1.0), keras.layers.Dense(1)
+    for options in (
+        {},
+        {"op": hvd.Sum},
+        {"compression": hvd.Compression.fp16},
+        {"groups": [[first, second]]},
+        {"groups": 2},
+        {"local_layers": [layer]},
+    ):
+        wrap = hvd.PartialDistributedOptimizer if "local_layers" in options else hvd.DistributedOptimizer
+        wrapped = wrap(sgd(0.1), **options)
+        assert wrap(wrapped, **options) is wrapped  # it does what is wanted
+        scaled = scaling(wrapped)
+        assert wrap(scaled, **options) is scaled
+        for name in options:
+            for other in (wrapped, scaled):
+                with pytest.raises(ValueError, match=f"distributed already, with other options: {name}="):
+                    hvd.DistributedOptimizer(other)
+    wrapped = hvd.DistributedOptimizer(sgd(0.1), groups=[[first, second]])
+    for groups in ([[second, first]], [[first], [second]], 2):
+        with pytest.raises(ValueError, match="groups="):
+            hvd.DistributedOptimizer(wrapped, groups=groups)
+    with pytest.raises(ValueError, match="all options"):
+        hvd.DistributedOptimizer(hvd.DistributedOptimizer(sgd(0.1)), op=hvd.Sum, backward_passes_per_step=3)
 
 
 @with_each_keras("a20", ranks=(1,))

@@ -155,7 +155,14 @@ def test_a_copy_exchanges_gradients_too_or_is_refused():
     if not is_keras3(keras):
         with pytest.raises(RuntimeError):  # as of a plain one
             copy.deepcopy(optimizer)
+        copied = copy.deepcopy(hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(1.0)))
+        variable = tf.Variable(0.0)
+        copied.apply_gradients([(tf.constant(float(hvd.rank())), variable)])
+        assert float(variable.numpy()) == -(hvd.size() - 1) / 2
         return
+    own = keras.layers.Dense(1)
+    copied = copy.deepcopy(hvd.PartialDistributedOptimizer(keras.optimizers.SGD(1.0), local_layers=own))
+    assert copied._hvd.settings.local_layers is own
     copied = copy.deepcopy(optimizer)
     variable = keras.Variable(0.0)
     copied.build([variable])

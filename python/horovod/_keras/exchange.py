@@ -6,49 +6,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Callable
 
 from horovod._keras import families
-from horovod.common import reductions
-from horovod.common.arguments import show
-from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow.aggregation import LocalGradientAggregationHelper, checked_passes
-from horovod.tensorflow.compression import Compression
+from horovod._keras.settings import NOT_KEPT, Settings
+from horovod.tensorflow.aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.local_variables import LocalVariables, merge, split
-from horovod.tensorflow.reduction import _make_allreduce_grads_fn, checked_groups, checked_predivide, takes_part
+from horovod.tensorflow.reduction import _make_allreduce_grads_fn, takes_part
 from horovod.tensorflow.tape import scaled_local
 
 # What applies gradients.
 Update = Callable[["list[Any]"], Any]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a user said about the exchange."""
-
-    name: str | None = None
-    device_dense: str = ""
-    device_sparse: str = ""
-    compression: Any = Compression.none
-    sparse_as_dense: bool = False
-    gradient_predivide_factor: float = 1.0
-    op: int = reductions.Average
-    backward_passes_per_step: int = 1
-    average_aggregated_gradients: bool = False
-    groups: Any = None
-    process_set: ProcessSet = global_process_set
-    scale_local_gradients: bool = True
-    local_layers: Any = None
-
-    def __post_init__(self) -> None:
-        """Raise ValueError or TypeError before anything is sent."""
-        op = reductions.choose(self.op, None)
-        if op not in (reductions.Average, reductions.Sum):
-            raise ValueError(f"{show('op', self.op)}: a Keras optimizer reduces with hvd.Average or hvd.Sum only")
-        checked_predivide(op, self.gradient_predivide_factor)
-        checked_passes(self.backward_passes_per_step)
-        checked_groups(0, self.groups)
 
 
 class Exchange:
@@ -62,7 +30,8 @@ class Exchange:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.local = LocalVariables()
-        self.local.add_layers(settings.local_layers)
+        if settings.local_layers is not NOT_KEPT:
+            self.local.add_layers(settings.local_layers)
         self._reduce = _make_allreduce_grads_fn(
             settings.name or "optimizer",
             settings.device_dense,
@@ -83,6 +52,10 @@ class Exchange:
                 settings.average_aggregated_gradients,
             )
 
+    def __deepcopy__(self, memo: Any) -> Exchange:
+        """Return a new one for a copy of the optimizer, which has summed nothing up yet."""
+        return Exchange(self.settings)
+
     def talks(self) -> bool:
         """Whether anything is ever sent: not by a rank that is alone, or not in the process set."""
         return takes_part(self.settings.process_set)
@@ -93,6 +66,11 @@ class Exchange:
 
     def reduce(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Return the gradients of all ranks; those of local variables are of this rank."""
+        if self.settings.local_layers is NOT_KEPT:
+            raise ValueError(
+                "the optimizer was made from a configuration, which does not hold local_layers: make the plain one "
+                "from it, and give it to hvd.PartialDistributedOptimizer(..., local_layers=...)"
+            )
         if not self.talks():
             return list(grads)
         flags = self.local.which(variables)

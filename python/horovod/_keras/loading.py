@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from horovod._keras.exchange import Settings
 from horovod._keras.optimizer import exchanging, wrap
+from horovod._keras.settings import Settings
 from horovod.common.arguments import show
 
 

@@ -3,11 +3,13 @@
 Optimizers that apply the gradients of all ranks.
 
 A wrapped optimizer is of a class made for it: a subclass of the optimizer's own, with its name. Keras, users'
-`isinstance` and saved files see the class that they know.
+`isinstance` and saved files see the class that they know. Keras never forgets a class that it can save, so there is
+one for all optimizers with the same options, and it holds nothing of a model.
 """
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,9 +17,10 @@ from typing import Any
 import tensorflow as tf
 
 from horovod._keras import loss_scale, xla
-from horovod._keras.exchange import Exchange, Settings
+from horovod._keras.exchange import Exchange
 from horovod._keras.families import Family, chain_of, family_of, is_built, library_of
 from horovod._keras.serialization import public_names, save_as
+from horovod._keras.settings import Settings
 
 
 class CallableList(list):
@@ -31,14 +34,13 @@ class CallableList(list):
 class Distributed:
     """What all wrapped optimizers have."""
 
-    _hvd_settings = Settings()
-    _hvd_base: type
+    _hvd_settings = Settings()  # for those made from a configuration
     _hvd: Exchange
     _HAS_AGGREGATE_GRAD = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        attach(self)
+        attach(self, self._hvd_settings)
 
     @property
     def variables(self) -> CallableList:
@@ -49,7 +51,7 @@ class Distributed:
     def __reduce__(self) -> Any:
         """Have copies and pickles exchange gradients, too: Keras's own are of the plain class."""
         make, arguments, *rest = super().__reduce__()
-        return _wrapped_again, (make, arguments, self._hvd_settings), *rest
+        return _wrapped_again, (make, arguments, self._hvd.settings), *rest
 
     @property
     def _agg_helper(self) -> Any:
@@ -107,9 +109,9 @@ class DistributedLegacy(DistributedPairs):
 _CLASSES = {Family.KERAS3: DistributedKeras3, Family.KERAS2: DistributedKeras2, Family.LEGACY: DistributedLegacy}
 
 
-def attach(optimizer: Any) -> None:
+def attach(optimizer: Any, settings: Settings) -> None:
     """Give an instance its own exchange. Keras would take it for something to be saved, and so is not asked."""
-    object.__setattr__(optimizer, "_hvd", Exchange(optimizer._hvd_settings))
+    object.__setattr__(optimizer, "_hvd", Exchange(settings))
 
 
 def exchanging(optimizer: Any) -> Exchange | None:
@@ -131,24 +133,53 @@ def is_exchanging(optimizer: Any) -> bool:
 
 def wrap(optimizer: Any, settings: Settings) -> Any:
     """Return an optimizer like this one, with its state, whose gradients are those of all ranks."""
+    exchange = exchanging(optimizer)
+    if exchange is not None:
+        _check_the_same(exchange.settings, settings)
+        return optimizer
     optimizer = _as_compile_wants_it(optimizer)
     mixin = _CLASSES[family_of(optimizer)]
     if settings.backward_passes_per_step > 1:
         _check_accumulation(optimizer)
-    base = type(optimizer)._hvd_base if isinstance(optimizer, Distributed) else type(optimizer)
+    library = library_of(type(optimizer))
+    xla.keep_out(library, is_exchanging)
+    loss_scale.exchange_outside(library, exchanging)
+    return _instance(_class_for(mixin, type(optimizer), settings.without_model()), optimizer, settings)
+
+
+_made: dict[tuple[type, type, Settings], type] = {}
+_making = threading.Lock()
+
+
+def _class_for(*kind: Any) -> type:
+    with _making:
+        try:
+            if kind not in _made:
+                _made[kind] = _subclass(*kind)
+            return _made[kind]
+        except TypeError:  # a compressor of the user that cannot be hashed
+            return _subclass(*kind)
+
+
+def _subclass(mixin: type, base: type, settings: Settings) -> type:
     names = {
         "__module__": "horovod._keras",
         "__doc__": base.__doc__,
         "_hvd_settings": settings,
-        "_hvd_base": base,
         **public_names(base),
     }
     wrapped = types.new_class(base.__name__, (mixin, base), exec_body=lambda namespace: namespace.update(names))
     save_as(wrapped, base)
-    library = library_of(base)
-    xla.keep_out(library, is_exchanging)
-    loss_scale.exchange_outside(library, exchanging)
-    return _instance(wrapped, optimizer)
+    return wrapped
+
+
+def _check_the_same(first: Settings, second: Settings) -> None:
+    before = first.differences(second)
+    if before:
+        raise ValueError(
+            f"the optimizer is distributed already, with other options: {before}, where this call says "
+            f"{second.differences(first)}. Wrap the plain optimizer once, with all options"
+        )
 
 
 def _as_compile_wants_it(optimizer: Any) -> Any:
@@ -159,25 +190,30 @@ def _as_compile_wants_it(optimizer: Any) -> Any:
 
 
 def _wrapped_again(make: Any, arguments: Any, settings: Settings) -> Any:
-    return wrap(make(*arguments), settings)
+    made = make(*arguments)
+    if not isinstance(made, Distributed):
+        return wrap(made, settings)
+    attach(made, settings)  # Python's own way: what the class is called with, and the rest follows
+    return made
 
 
-def _instance(wrapped: type, optimizer: Any) -> Any:
+def _instance(wrapped: type, optimizer: Any, settings: Settings) -> Any:
     if not is_built(optimizer):
         try:
             made = wrapped.from_config(optimizer.get_config())
         except Exception:  # schedules and functions of users often have no configuration
-            pass
-        else:
+            made = None
+        if isinstance(made, wrapped):
             # What was set after the optimizer was made is not in its configuration: exclude_from_weight_decay.
             for name, value in vars(optimizer).items():
                 if name not in vars(made):
                     object.__setattr__(made, name, value)
+            attach(made, settings)
             return made
     # The state itself is what has to be kept, so both have it in common.
     made = wrapped.__new__(wrapped)
     made.__dict__.update(vars(optimizer))
-    attach(made)
+    attach(made, settings)
     return made
 
 

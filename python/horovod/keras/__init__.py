@@ -27,8 +27,8 @@ from horovod.keras.which import need_tensorflow as _need_tensorflow
 
 if _backend == "tensorflow":
     from horovod._keras import loading, values
-    from horovod._keras.exchange import Settings
     from horovod._keras.optimizer import wrap
+    from horovod._keras.settings import Settings
     from horovod.tensorflow.compression import Compression
     from horovod.tensorflow.reduction import checked_groups
 else:

@@ -19,8 +19,8 @@ from typing import Any
 from tensorflow import keras as _keras
 
 from horovod._keras import loading, values
-from horovod._keras.exchange import Settings
 from horovod._keras.optimizer import wrap
+from horovod._keras.settings import Settings
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.keras import callbacks
