@@ -99,6 +99,42 @@ def test_collectives_stay_out_of_xla():
         compiled()
 
 
+@with_each_keras("b4")
+def test_a_tape_and_an_optimizer_that_both_reduce():
+    keras, hvd = modules()
+    import horovod.tensorflow
+    import tensorflow as tf
+    from horovod.tensorflow import twice
+
+    variable = tf.Variable(np.zeros(2))
+
+    def step(optimizer, wrap):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variable) * (hvd.rank() + 1.0)
+        optimizer.apply_gradients([(wrap(tape).gradient(loss, variable), variable)])
+
+    def warnings_of(optimizer, wrap, run):
+        twice._State.warned = False
+        optimizer.build([variable]) if hasattr(optimizer, "build") else None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                run(lambda: step(optimizer, wrap))
+        return len([one for one in caught if "reduced twice" in str(one.message)])
+
+    distributed, sgd = horovod.tensorflow.DistributedGradientTape, keras.optimizers.SGD
+    for run in (lambda function: function(), lambda function: tf.function(function, autograph=False)()):
+        wrapped = hvd.DistributedOptimizer(sgd(0.1))
+        assert warnings_of(wrapped, lambda tape: tape, run) == 0
+        assert warnings_of(sgd(0.1), distributed, run) == 0
+        assert warnings_of(wrapped, distributed, run) == (hvd.rank() == 0)
+        scaled = loss_scaling(keras, hvd.DistributedOptimizer(sgd(0.1), backward_passes_per_step=2))
+        assert warnings_of(scaled, distributed, run) == (hvd.rank() == 0)
+        if not is_keras3(keras):
+            legacy = hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.1))
+            assert warnings_of(legacy, distributed, run) == (hvd.rank() == 0)
+
+
 @with_each_keras("g2", "g6", "g9")
 def test_local_variables_are_not_reduced():
     keras, hvd = modules()

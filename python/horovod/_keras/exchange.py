@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from horovod._keras import families
 from horovod._keras.settings import NOT_KEPT, Settings
+from horovod.tensorflow import twice
 from horovod.tensorflow.aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.local_variables import LocalVariables, merge, split
 from horovod.tensorflow.reduction import _make_allreduce_grads_fn, takes_part
@@ -28,6 +29,7 @@ class Exchange:
     """
 
     def __init__(self, settings: Settings) -> None:
+        twice.look_for_marks()
         self.settings = settings
         self.local = LocalVariables()
         if settings.local_layers is not NOT_KEPT:
@@ -83,6 +85,8 @@ class Exchange:
 
     def collect(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Return the gradients of all ranks; before the last of several passes, sums that must not be applied."""
+        if twice.are_marked(grads, self.settings.process_set) and self.talks():
+            twice.warn(self.settings.process_set)
         return (self.reduce if self.aggregation is None else self.aggregation.compute_gradients)(grads, variables)
 
     def apply_list(self, optimizer: Any, plain: Callable, grads: Iterable[Any], variables: Any) -> Any:

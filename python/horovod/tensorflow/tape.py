@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from horovod.common.arguments import show
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow import twice
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.local_variables import LocalVariables, merge, split
 from horovod.tensorflow.mpi_ops import Average
@@ -100,6 +101,8 @@ class _DistributedGradientTape(tf.GradientTape):
         local, reduced = split(flags, grads)
         # Only those that are reduced are counted in names: ranks may have different local sources.
         reduced = self._reduce(reduced, split(flags, sources)[1])
+        if takes_part(self._process_set):
+            twice.mark(reduced, self._process_set)
         if self._scale_local:
             local = scaled_local(local, self._process_set)
         return flags, merge(flags, local, reduced)
