@@ -52,7 +52,6 @@ class Operation {
  public:
   Operation(const Options& options, const Group& group, uint64_t bytes, int slot)
       : options_(options), rank_(group.rank()), ranks_(group.size()), count_(bytes / ElementSize(options.dtype)) {
-    shape_ = static_cast<int64_t>(count_);
     name_ = "hvd_perf." + options.op_name + "." + std::to_string(bytes) + "." + std::to_string(slot);
     hvd_request_default(&request_);
     request_.op = options.op;
@@ -79,7 +78,8 @@ class Operation {
 
   void FillForCheck() {
     if (output_) output_->Clear();
-    if (input_) FillInput(input_->data(), count_, options_.dtype, options_.reduce_op, rank_, ranks_);
+    if (input_)
+      FillInput(input_->data(), static_cast<uint64_t>(shape_), options_.dtype, options_.reduce_op, rank_, ranks_);
   }
   void Check() {
     std::string wrong;
@@ -88,6 +88,10 @@ class Operation {
       wrong = CheckAllreduce(result, count_, options_.dtype, options_.reduce_op, ranks_);
     } else if (options_.op == HVD_ALLGATHER) {
       wrong = CheckAllgather(result, count_, options_.dtype, options_.reduce_op, ranks_);
+    } else if (options_.op == HVD_ALLTOALL) {
+      wrong = CheckAlltoall(result, count_, options_.dtype, options_.reduce_op, ranks_, rank_);
+    } else if (options_.op == HVD_REDUCESCATTER) {
+      wrong = CheckReducescatter(result, count_, options_.dtype, options_.reduce_op, ranks_, rank_);
     } else if (options_.op == HVD_BROADCAST) {
       wrong = CheckBroadcast(result, count_, options_.dtype, options_.reduce_op, ranks_, kRoot);
     }
@@ -99,13 +103,14 @@ class Operation {
     request_.dtype = options_.dtype;
     request_.reduce_op = options_.reduce_op;
     request_.root_rank = kRoot;
+    const bool many_in = options_.op == HVD_ALLTOALL || options_.op == HVD_REDUCESCATTER;
+    const bool many_out = options_.op == HVD_ALLTOALL || options_.op == HVD_ALLGATHER;
+    shape_ = static_cast<int64_t>(many_in ? count_ * ranks_ : count_);
     request_.ndim = 1;
     request_.shape = &shape_;
-    input_ = std::make_unique<Buffer>(bytes, options_.arena);
-    if (options_.op == HVD_ALLGATHER) {
-      output_ = std::make_unique<Buffer>(bytes * ranks_, options_.arena);
-    } else if (!options_.in_place) {
-      output_ = std::make_unique<Buffer>(bytes, options_.arena);
+    input_ = std::make_unique<Buffer>(many_in ? bytes * ranks_ : bytes, options_.buffers == Buffers::kArena);
+    if (!options_.in_place) {
+      output_ = std::make_unique<Buffer>(many_out ? bytes * ranks_ : bytes, options_.buffers != Buffers::kPrivate);
     }
     request_.input = input_->Describe();
     request_.output = output_ ? output_->Describe() : request_.input;
@@ -114,8 +119,8 @@ class Operation {
   const Options& options_;
   int rank_;
   int ranks_;
-  uint64_t count_;
-  int64_t shape_;
+  uint64_t count_;  // elements of a block
+  int64_t shape_ = 0;
   std::string name_;
   std::unique_ptr<Buffer> input_;
   std::unique_ptr<Buffer> output_;  // null: in place
@@ -143,10 +148,10 @@ Row Summarize(const Options& options, std::vector<double> times, uint64_t bytes,
   row.min_us = times.front();
   row.median_us = times[times.size() / 2];
   row.p90_us = times[std::min(times.size() - 1, times.size() * 9 / 10)];
-  const bool gather = options.op == HVD_ALLGATHER;
-  row.algbw = (gather ? bytes * ranks : bytes) / row.median_us / 1e3;
+  const bool blocks = options.op == HVD_ALLGATHER || options.op == HVD_ALLTOALL || options.op == HVD_REDUCESCATTER;
+  row.algbw = (blocks ? bytes * ranks : bytes) / row.median_us / 1e3;
   const double share = static_cast<double>(ranks - 1) / ranks;
-  row.busbw = row.algbw * (options.op == HVD_ALLREDUCE ? 2 * share : gather ? share : 1);
+  row.busbw = row.algbw * (options.op == HVD_ALLREDUCE ? 2 * share : blocks ? share : 1);
   return row;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -21,13 +22,15 @@ namespace {
 constexpr char kHelp[] =
     R"(hvd_perf: times libhvd's collectives. An iteration's time is the slowest rank's.
 
-what     --op allreduce|allgather|broadcast|barrier   --dtype float32|float16|bfloat16|float64|int8|...|bool
-         --reduce-op sum|average|min|max|product
-sizes    --sizes 4,64K,1M    or   --min-bytes B --max-bytes B --factor F    (bytes of each rank's input)
-ranks    --ranks N (N local processes are started)   --no-fork (be one rank of the job the environment describes)
+what     --op allreduce|allgather|broadcast|alltoall|reducescatter|barrier   --reduce-op sum|average|min|max|product
+         --dtype float32|float16|bfloat16|float64|int8|...|bool
+sizes    --sizes 4,64K,1M    or   --min-bytes B --max-bytes B --factor F
+         bytes of a block: each rank's input; alltoall: what one rank sends to one; reducescatter: each rank's output
+ranks    --ranks N (default 2: local processes that are started)
+         under horovodrun, mpirun, srun or torchrun this process is one rank of their job; --fork | --no-fork decide it
          --pin | --no-pin (default: when ranks <= cores)   --rendezvous file|tcp
 how      --fresh (default: each rank rewrites its data before every operation) | --back-to-back
-         --buffers arena|private   --in-place (default) | --out-of-place
+         --buffers arena|private|mixed (private in, arena out)   --in-place (default but for mixed) | --out-of-place
          --mode blocking|async   --window K (operations in flight, async)   --prepared (ids instead of names)
          --iters N   --warmup N   --check (default) | --no-check   --time-limit SECONDS
 output   --json FILE|-
@@ -35,7 +38,8 @@ other    --init-bench N      time until the last of N started processes has retu
          --idle-bench S      CPU share of each rank during S idle seconds after init
          --memory-bench      resident memory that hvd_init adds to a process
 
-algbw = bytes / time (allgather: bytes of the output); busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather.
+algbw = bytes / time, with the bytes of all n blocks for allgather, alltoall and reducescatter;
+busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for those three.
 With --mode async the time is that of the whole window divided by its operations.
 )";
 
@@ -43,8 +47,12 @@ struct Named {
   const char* name;
   int32_t value;
 };
-constexpr Named kOps[] = {
-    {"allreduce", HVD_ALLREDUCE}, {"allgather", HVD_ALLGATHER}, {"broadcast", HVD_BROADCAST}, {"barrier", HVD_BARRIER}};
+constexpr Named kOps[] = {{"allreduce", HVD_ALLREDUCE}, {"allgather", HVD_ALLGATHER},
+                          {"broadcast", HVD_BROADCAST}, {"alltoall", HVD_ALLTOALL},
+                          {"barrier", HVD_BARRIER},     {"reducescatter", HVD_REDUCESCATTER}};
+constexpr Named kBuffers[] = {{"arena", static_cast<int32_t>(Buffers::kArena)},
+                              {"private", static_cast<int32_t>(Buffers::kPrivate)},
+                              {"mixed", static_cast<int32_t>(Buffers::kMixed)}};
 constexpr Named kTypes[] = {{"uint8", HVD_UINT8},     {"int8", HVD_INT8},        {"uint16", HVD_UINT16},
                             {"int16", HVD_INT16},     {"int32", HVD_INT32},      {"int64", HVD_INT64},
                             {"float16", HVD_FLOAT16}, {"float32", HVD_FLOAT32},  {"float64", HVD_FLOAT64},
@@ -92,9 +100,12 @@ bool ParseSizes(const std::string& text, std::vector<uint64_t>* sizes) {
   return true;
 }
 
-struct Range {
+// What is decided only when all options are known.
+struct Pending {
   uint64_t min = 0, max = 0;
   double factor = 4;
+  bool in_place = false, ranks = false;  // was given
+  std::optional<bool> fork;
 };
 
 bool Choose(const char* text, const char* no, const char* yes, bool* value) {
@@ -108,12 +119,12 @@ bool Within(std::string_view text, int least, int most, int* value) {
 }
 
 template <auto Member, auto Value>
-bool Set(const char*, Options* o, Range*) {
+bool Set(const char*, Options* o, Pending*) {
   o->*Member = Value;
   return true;
 }
 template <auto Member, int Least = 1, int Most = kMostTimes>
-bool Number(const char* text, Options* o, Range*) {
+bool Number(const char* text, Options* o, Pending*) {
   return Within(text, Least, Most, &(o->*Member));
 }
 
@@ -121,29 +132,37 @@ bool Number(const char* text, Options* o, Range*) {
 struct Flag {
   const char* name;
   bool has_value;
-  bool (*apply)(const char* text, Options* o, Range* range);
+  bool (*apply)(const char* text, Options* o, Pending* pending);
 };
 
 const Flag kFlags[] = {
-    {"op", true, [](const char* t, Options* o, Range*) { return Find(kOps, t, &o->op, &o->op_name); }},
-    {"dtype", true, [](const char* t, Options* o, Range*) { return Find(kTypes, t, &o->dtype, &o->dtype_name); }},
+    {"op", true, [](const char* t, Options* o, Pending*) { return Find(kOps, t, &o->op, &o->op_name); }},
+    {"dtype", true, [](const char* t, Options* o, Pending*) { return Find(kTypes, t, &o->dtype, &o->dtype_name); }},
     {"reduce-op", true,
-     [](const char* t, Options* o, Range*) { return Find(kReductions, t, &o->reduce_op, &o->reduce_op_name); }},
-    {"sizes", true, [](const char* t, Options* o, Range*) { return ParseSizes(t, &o->sizes); }},
-    {"min-bytes", true, [](const char* t, Options*, Range* r) { return ParseSize(t, &r->min) && r->min > 0; }},
-    {"max-bytes", true, [](const char* t, Options*, Range* r) { return ParseSize(t, &r->max) && r->max > 0; }},
-    {"factor", true, [](const char* t, Options*, Range* r) { return (r->factor = std::atof(t)) > 1; }},
-    {"ranks", true, Number<&Options::ranks, 1, kMostRanks>},
-    {"no-fork", false, Set<&Options::fork, false>},
+     [](const char* t, Options* o, Pending*) { return Find(kReductions, t, &o->reduce_op, &o->reduce_op_name); }},
+    {"sizes", true, [](const char* t, Options* o, Pending*) { return ParseSizes(t, &o->sizes); }},
+    {"min-bytes", true, [](const char* t, Options*, Pending* p) { return ParseSize(t, &p->min) && p->min > 0; }},
+    {"max-bytes", true, [](const char* t, Options*, Pending* p) { return ParseSize(t, &p->max) && p->max > 0; }},
+    {"factor", true, [](const char* t, Options*, Pending* p) { return (p->factor = std::atof(t)) > 1; }},
+    {"ranks", true,
+     [](const char* t, Options* o, Pending* p) { return (p->ranks = true, Within(t, 1, kMostRanks, &o->ranks)); }},
+    {"fork", false, [](const char*, Options*, Pending* p) { return (p->fork = true, true); }},
+    {"no-fork", false, [](const char*, Options*, Pending* p) { return (p->fork = false, true); }},
     {"pin", false, Set<&Options::pin, 1>},
     {"no-pin", false, Set<&Options::pin, 0>},
-    {"rendezvous", true, [](const char* t, Options* o, Range*) { return Choose(t, "file", "tcp", &o->tcp_store); }},
+    {"rendezvous", true, [](const char* t, Options* o, Pending*) { return Choose(t, "file", "tcp", &o->tcp_store); }},
     {"fresh", false, Set<&Options::fresh, true>},
     {"back-to-back", false, Set<&Options::fresh, false>},
-    {"buffers", true, [](const char* t, Options* o, Range*) { return Choose(t, "private", "arena", &o->arena); }},
-    {"in-place", false, Set<&Options::in_place, true>},
+    {"buffers", true,
+     [](const char* t, Options* o, Pending*) {
+       int32_t value = 0;
+       const bool known = Find(kBuffers, t, &value, &o->buffers_name);
+       o->buffers = static_cast<Buffers>(value);
+       return known;
+     }},
+    {"in-place", false, [](const char*, Options* o, Pending* p) { return p->in_place = o->in_place = true; }},
     {"out-of-place", false, Set<&Options::in_place, false>},
-    {"mode", true, [](const char* t, Options* o, Range*) { return Choose(t, "blocking", "async", &o->async); }},
+    {"mode", true, [](const char* t, Options* o, Pending*) { return Choose(t, "blocking", "async", &o->async); }},
     {"window", true, Number<&Options::window>},
     {"prepared", false, Set<&Options::prepared, true>},
     {"iters", true, Number<&Options::iters>},
@@ -151,12 +170,14 @@ const Flag kFlags[] = {
     {"check", false, Set<&Options::check, true>},
     {"no-check", false, Set<&Options::check, false>},
     {"time-limit", true, Number<&Options::time_limit_s>},
-    {"json", true, [](const char* t, Options* o, Range*) { return !(o->json = t).empty(); }},
+    {"json", true, [](const char* t, Options* o, Pending*) { return !(o->json = t).empty(); }},
     {"init-bench", true,
-     [](const char* t, Options* o, Range*) { return (o->bench = Bench::kInit, Within(t, 1, kMostRanks, &o->ranks)); }},
+     [](const char* t, Options* o, Pending*) {
+       return (o->bench = Bench::kInit, Within(t, 1, kMostRanks, &o->ranks));
+     }},
     {"repeats", true, Number<&Options::repeats>},
     {"idle-bench", true,
-     [](const char* t, Options* o, Range*) { return (o->bench = Bench::kIdle, (o->idle_s = std::atof(t)) > 0); }},
+     [](const char* t, Options* o, Pending*) { return (o->bench = Bench::kIdle, (o->idle_s = std::atof(t)) > 0); }},
     {"memory-bench", false, Set<&Options::bench, Bench::kMemory>},
 };
 constexpr int kFirstFlag = 256;  // getopt's values below are characters
@@ -171,11 +192,66 @@ std::vector<option> GetoptTable() {
   return table;
 }
 
+// A launcher set these, all of a row, for the processes that it started as ranks. As the library looks for them.
+constexpr const char* kLaunched[][3] = {{"HOROVOD_RANK"},
+                                        {"OMPI_COMM_WORLD_RANK"},
+                                        {"PMI_RANK", "PMI_SIZE"},
+                                        {"JSM_NAMESPACE_RANK"},
+                                        {"SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"},
+                                        {"RANK", "WORLD_SIZE", "MASTER_PORT"}};
+
+// The variable that makes this process a rank of somebody's job, or null.
+const char* LauncherVariable() {
+  for (const auto& row : kLaunched) {
+    if (std::all_of(std::begin(row), std::end(row), [](const char* v) { return v == nullptr || std::getenv(v); })) {
+      return row[0];
+    }
+  }
+  return nullptr;
+}
+
+// "" or why the options do not go together. Completes them.
+std::string Complete(const Pending& pending, Options* o) {
+  const char* launched = LauncherVariable();
+  o->fork = pending.fork.value_or(launched == nullptr);
+  if (!o->fork) {
+    const std::string why = pending.fork ? "with --no-fork" : "under a launcher (" + std::string(launched) + " is set)";
+    const std::string cure = pending.fork ? "" : ", or say --fork to start processes here";
+    if (pending.ranks) return "--ranks has no meaning " + why + ": the job has its own number; leave it away" + cure;
+    if (o->bench != Bench::kCollective) {
+      return "--init-bench, --idle-bench and --memory-bench start their own processes, which is not possible " + why +
+             cure;
+    }
+  }
+  const bool other_shape = o->op == HVD_ALLGATHER || o->op == HVD_ALLTOALL || o->op == HVD_REDUCESCATTER;
+  if (pending.in_place && other_shape) return "--in-place is not possible for --op " + o->op_name;
+  if (pending.in_place && o->buffers == Buffers::kMixed) return "--buffers mixed is out of place by nature";
+  if (other_shape || o->buffers == Buffers::kMixed) o->in_place = false;
+  const uint64_t least = pending.min == 0 ? 4 : pending.min;
+  const uint64_t most = pending.max == 0 ? std::max<uint64_t>(least, 16u << 20) : pending.max;
+  if (least > most) return "--min-bytes is more than --max-bytes";
+  if (o->sizes.empty()) {
+    for (double size = least; size <= most; size *= pending.factor) o->sizes.push_back(size);
+  }
+  if (o->op == HVD_BARRIER) {
+    o->sizes = {0};
+    return "";
+  }
+  const uint64_t element = ElementSize(o->dtype);
+  for (uint64_t& size : o->sizes) {
+    if (size < element) {
+      return "a size of " + std::to_string(size) + " bytes is less than one " + o->dtype_name + "; see --sizes";
+    }
+    size -= size % element;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<Options> ParseOptions(int argc, char** argv, int* exit_code) {
   Options o;
-  Range range;
+  Pending pending;
   *exit_code = 2;
   const std::vector<option> table = GetoptTable();
   for (int key; (key = getopt_long(argc, argv, "h", table.data(), nullptr)) != -1;) {
@@ -184,9 +260,9 @@ std::optional<Options> ParseOptions(int argc, char** argv, int* exit_code) {
       *exit_code = 0;
       return std::nullopt;
     }
-    if (key == '?') return std::nullopt;  // getopt has explained
+    if (key == '?') return std::nullopt;  // getopt has explained which
     const Flag& flag = kFlags[key - kFirstFlag];
-    if (!flag.apply(optarg, &o, &range)) {
+    if (!flag.apply(optarg, &o, &pending)) {
       std::fprintf(stderr, "hvd_perf: '%s' is no value for --%s; see --help\n", optarg, flag.name);
       return std::nullopt;
     }
@@ -195,13 +271,10 @@ std::optional<Options> ParseOptions(int argc, char** argv, int* exit_code) {
     std::fprintf(stderr, "hvd_perf: unexpected argument '%s'; see --help\n", argv[optind]);
     return std::nullopt;
   }
-  if (range.max == 0) range.max = std::max<uint64_t>(range.min, 16u << 20);
-  if (range.min == 0) range.min = 4;
-  if (o.sizes.empty()) {
-    for (double size = range.min; size <= range.max; size *= range.factor) o.sizes.push_back(size);
+  if (const std::string wrong = Complete(pending, &o); !wrong.empty()) {
+    std::fprintf(stderr, "hvd_perf: %s\n", wrong.c_str());
+    return std::nullopt;
   }
-  if (o.op == HVD_BARRIER) o.sizes = {0};
-  for (uint64_t& size : o.sizes) size -= size % ElementSize(o.dtype);
   return o;
 }
 

@@ -9,6 +9,8 @@
 namespace hvd_perf {
 
 enum class Bench { kCollective, kInit, kIdle, kMemory };
+// Where operands lie: in memory of hvd_alloc, of malloc, or the input there and the output here.
+enum class Buffers { kArena, kPrivate, kMixed };
 
 // What the command line asked for. Plain data; parsed once, before any process is started.
 struct Options {
@@ -19,11 +21,12 @@ struct Options {
   std::string op_name = "allreduce";
   std::string dtype_name = "float32";
   std::string reduce_op_name = "sum";
-  std::vector<uint64_t> sizes;  // bytes of the input on each rank
+  std::vector<uint64_t> sizes;  // bytes of a block, see --help
   int ranks = 2;
-  bool fork = true;        // false: this process is one rank, described by the environment
-  bool fresh = true;       // every rank rewrites its buffer before each timed operation
-  bool arena = true;       // buffers from hvd_alloc
+  bool fork = true;   // false: this process is one rank, described by the environment
+  bool fresh = true;  // every rank rewrites its buffer before each timed operation
+  Buffers buffers = Buffers::kArena;
+  std::string buffers_name = "arena";
   bool in_place = true;    // allreduce and broadcast
   bool async = false;      // hvd_submit and hvd_wait instead of hvd_run
   bool prepared = false;   // ids from hvd_prepare instead of names

@@ -33,9 +33,9 @@ const char* Name(bool value, const char* yes, const char* no) { return value ? y
 
 void PrintTable(const Options& o, int ranks, const std::vector<Row>& rows) {
   std::printf("# hvd %s, %s", hvd_version(), o.op_name.c_str());
-  if (o.op == HVD_ALLREDUCE) std::printf(" %s", o.reduce_op_name.c_str());
+  if (o.op == HVD_ALLREDUCE || o.op == HVD_REDUCESCATTER) std::printf(" %s", o.reduce_op_name.c_str());
   std::printf(" %s, %d ranks, %s data, %s buffers, %s, %s", o.dtype_name.c_str(), ranks,
-              Name(o.fresh, "fresh", "back-to-back"), Name(o.arena, "arena", "private"),
+              Name(o.fresh, "fresh", "back-to-back"), o.buffers_name.c_str(),
               Name(o.in_place, "in place", "out of place"), Name(o.async, "async", "blocking"));
   if (o.async) std::printf(" window %d", o.window);
   std::printf(", %s\n%12s %12s %7s %10s %10s %10s %9s %9s\n", Name(o.check, "checked", "not checked"), "bytes", "count",
@@ -57,9 +57,8 @@ void ReportRows(const Options& o, int ranks, const std::vector<Row>& rows) {
                "\"data\": \"%s\", \"buffers\": \"%s\", \"in_place\": %s, \"mode\": \"%s\", \"window\": %d, "
                "\"checked\": %s, \"rows\": [",
                hvd_version(), o.op_name.c_str(), o.dtype_name.c_str(), o.reduce_op_name.c_str(), ranks,
-               Name(o.fresh, "fresh", "back-to-back"), Name(o.arena, "arena", "private"),
-               Name(o.in_place, "true", "false"), Name(o.async, "async", "blocking"), o.async ? o.window : 1,
-               Name(o.check, "true", "false"));
+               Name(o.fresh, "fresh", "back-to-back"), o.buffers_name.c_str(), Name(o.in_place, "true", "false"),
+               Name(o.async, "async", "blocking"), o.async ? o.window : 1, Name(o.check, "true", "false"));
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
     std::fprintf(json.get(),

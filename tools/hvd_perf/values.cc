@@ -133,9 +133,20 @@ void FillInput(void* data, uint64_t count, int32_t dtype, int32_t reduce_op, int
 }
 
 std::string CheckAllreduce(const void* data, uint64_t count, int32_t dtype, int32_t reduce_op, int ranks) {
+  return CheckReducescatter(data, count, dtype, reduce_op, ranks, 0);
+}
+
+std::string CheckReducescatter(const void* data, uint64_t count, int32_t dtype, int32_t reduce_op, int ranks,
+                               int rank) {
   double table[3];  // the expected value repeats: a product's is constant, all others follow i % 3
-  for (uint64_t i = 0; i < 3; ++i) table[i] = Reduced(i, dtype, reduce_op, ranks);
+  for (uint64_t i = 0; i < 3; ++i) table[i] = Reduced(count * rank + i, dtype, reduce_op, ranks);
   return Compare(data, count, dtype, Tolerance(dtype, reduce_op), [&](uint64_t i) { return table[i % 3]; });
+}
+
+std::string CheckAlltoall(const void* data, uint64_t count, int32_t dtype, int32_t reduce_op, int ranks, int rank) {
+  return Compare(data, count * ranks, dtype, 0, [&](uint64_t i) {
+    return InputValue(count * rank + i % count, dtype, reduce_op, static_cast<int>(i / count), ranks);
+  });
 }
 
 std::string CheckAllgather(const void* data, uint64_t count, int32_t dtype, int32_t reduce_op, int ranks) {

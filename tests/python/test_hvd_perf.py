@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd_perf: every operation is measured and checked, alone and under a launcher; wrong arguments are named."""
+
+import json
+import pathlib
+
+import launching
+import pytest
+
+HVD_PERF = str(pathlib.Path(__file__).resolve().parents[2] / "build/release/tools/hvd_perf")
+
+
+def perf(*words: str, **env: str):
+    return launching.run([HVD_PERF, *words], launching.clean_environment(**env))
+
+
+@pytest.mark.parametrize("buffers", ["arena", "private", "mixed"])
+@pytest.mark.parametrize("op", ["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"])
+def test_every_operation_is_checked_and_timed(op, buffers):
+    done = perf("--op", op, "--buffers", buffers, "--ranks", "3", "--sizes", "4,20K", "--iters", "3", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["op"], result["buffers"], result["checked"], result["ranks"]) == (op, buffers, True, 3)
+    assert result["in_place"] is (op in ("allreduce", "broadcast") and buffers != "mixed")
+    assert [row["bytes"] for row in result["rows"]] == [4, 20480]
+    assert all(0 < row["min_us"] <= row["median_us"] <= row["p90_us"] for row in result["rows"])
+
+
+def test_a_launcher_is_noticed(tmp_path):
+    out = tmp_path / "out.json"
+    done = launching.horovodrun("-np", "2", HVD_PERF, "--sizes", "4,4K", "--iters", "3", "--json", out)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(out.read_text())["ranks"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--op", "allsum"], "'allsum' is no value for --op"),
+        (["--buffers", "heap"], "'heap' is no value for --buffers"),
+        (["--sizes", "4,x"], "'4,x' is no value for --sizes"),
+        (["--sizes", "4", "--dtype", "float64"], "4 bytes is less than one float64"),
+        (["--min-bytes", "4K", "--max-bytes", "1K"], "--min-bytes is more than --max-bytes"),
+        (["--op", "alltoall", "--in-place"], "--in-place is not possible for --op alltoall"),
+        (["--buffers", "mixed", "--in-place"], "--buffers mixed is out of place"),
+        (["--no-fork", "--ranks", "2"], "--ranks has no meaning with --no-fork"),
+        (["more"], "unexpected argument 'more'"),
+        (["--bogus"], "'--bogus'"),
+    ],
+)
+def test_a_wrong_argument_is_named(words, text):
+    done = perf(*words)
+    assert done.returncode == 2
+    assert text in done.stderr
+
+
+def test_ranks_of_a_launcher_start_no_processes_of_their_own():
+    done = perf("--ranks", "2", HOROVOD_RANK="0")
+    assert done.returncode == 2
+    assert "HOROVOD_RANK is set" in done.stderr
+    assert perf("--ranks", "2", "--fork", "--sizes", "4", "--iters", "3", HOROVOD_RANK="0").returncode == 0
