@@ -1,15 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine promises, and whether it was kept."""
+"""What the engine is to reach, as data, and whether it did."""
 
 from __future__ import annotations
 
-import json
 import statistics
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from contenders import HVD_ARENA, HVD_PRIVATE, KIB, MIB, OPEN_MPI, SIZES
-from measure import Comparison, run, say
+from contenders import (
+    FLOOR_DIRECT,
+    FLOOR_SLOTS,
+    GLOO,
+    HVD_ARENA,
+    HVD_MIXED,
+    HVD_NUMPY,
+    HVD_PRIVATE,
+    HVD_STEP,
+    KIB,
+    MEMORY_LIMIT,
+    MIB,
+    OPEN_MPI,
+    OPEN_MPI_TUNED,
+)
+from measure import Comparison
+from scenarios import BLOCK_SIZES, CROWDED_SIZES, LARGE, LARGE_SIZES, MANY, NUMPY, OTHERS, PAIR, SIZES, STEP
 
 
 @dataclass
@@ -34,6 +47,88 @@ class Bar:
         return self.median <= self.limit if self.at_most else self.median >= self.limit
 
 
+@dataclass(frozen=True)
+class Goal:
+    """
+    A limit for one contender of a scenario at several sizes; it holds when it holds at each.
+
+    With `against` it is a ratio within a repetition: of times where it is "at most", of speeds where it is "at least".
+    Of several to be compared with, the fastest counts. Without it, it is a time in microseconds.
+    """
+
+    number: str
+    scenario: str
+    who: str
+    against: str | tuple[str, ...] | None
+    sizes: tuple[int, ...]
+    limit: float
+    at_most: bool = False
+
+
+def between(low: int, high: int, sizes: list[int] = SIZES) -> tuple[int, ...]:
+    return tuple(size for size in sizes if low <= size <= high)
+
+
+SMALL = (4, KIB)
+ONE_HOST = (
+    Goal("G1", PAIR, HVD_PRIVATE, FLOOR_DIRECT, SMALL, 1.5, at_most=True),
+    Goal("G1", PAIR, HVD_PRIVATE, OPEN_MPI, SMALL, 1.15, at_most=True),
+    Goal("Python", NUMPY, HVD_NUMPY, None, (4,), 10, at_most=True),
+    Goal("G2", PAIR, HVD_PRIVATE, OPEN_MPI, between(16 * KIB, 64 * KIB), 1.5),
+    Goal("G2", PAIR, HVD_MIXED, OPEN_MPI, between(16 * KIB, 64 * KIB), 1.5),
+    Goal("G2", PAIR, HVD_ARENA, OPEN_MPI, (16 * KIB,), 1.5),
+    Goal("G2", PAIR, HVD_PRIVATE, OPEN_MPI, (256 * KIB,), 1.0),
+    Goal("G2", PAIR, HVD_MIXED, OPEN_MPI, (256 * KIB,), 1.0),
+    Goal("G3", PAIR, HVD_ARENA, MEMORY_LIMIT, between(64 * KIB, 16 * MIB), 0.85),
+    Goal("G3", PAIR, HVD_ARENA, OPEN_MPI, between(64 * KIB, 16 * MIB), 3.0),
+    Goal("G4", PAIR, HVD_MIXED, OPEN_MPI, between(MIB, 16 * MIB), 1.5),
+    Goal("G4", PAIR, HVD_PRIVATE, OPEN_MPI, between(MIB, 16 * MIB), 1.1),
+    Goal("G5", LARGE, HVD_ARENA, MEMORY_LIMIT, tuple(LARGE_SIZES), 0.85),
+    Goal("G5", LARGE, HVD_ARENA, OPEN_MPI_TUNED, tuple(LARGE_SIZES), 2.5),
+    Goal("G5", LARGE, HVD_PRIVATE, OPEN_MPI_TUNED, tuple(LARGE_SIZES), 1.4),
+    Goal("G7", PAIR, HVD_PRIVATE, GLOO, (4,), 100),
+    Goal("G7", PAIR, HVD_ARENA, GLOO, between(64 * KIB, 16 * MIB), 5),
+    Goal("G7", PAIR, HVD_PRIVATE, GLOO, between(64 * KIB, 16 * MIB), 5),
+    Goal("G12", OTHERS["reducescatter"], HVD_ARENA, OPEN_MPI, tuple(BLOCK_SIZES), 4.0),
+    Goal("G12", OTHERS["allgather"], HVD_ARENA, OPEN_MPI, tuple(BLOCK_SIZES), 1.2),
+    Goal("G12", OTHERS["broadcast"], HVD_ARENA, OPEN_MPI, tuple(BLOCK_SIZES), 1.2),
+    Goal("G12", OTHERS["alltoall"], HVD_ARENA, OPEN_MPI, tuple(BLOCK_SIZES), 1.2),
+    Goal("G13", STEP, HVD_STEP, None, (4,), 100, at_most=True),
+)
+
+# More ranks than cores.
+CROWDED = tuple(
+    goal
+    for name in MANY.values()
+    for goal in (
+        Goal("G6", name, HVD_PRIVATE, OPEN_MPI, (4,), 1.3),
+        Goal("G6", name, HVD_ARENA, OPEN_MPI, between(64 * KIB, MIB, CROWDED_SIZES), 3.0),
+    )
+)
+
+# A core for every rank.
+ROOMY = tuple(
+    goal
+    for name in MANY.values()
+    for goal in (
+        Goal("cores", name, HVD_PRIVATE, (FLOOR_DIRECT, FLOOR_SLOTS), (4,), 1.5, at_most=True),
+        Goal("cores", name, HVD_ARENA, FLOOR_DIRECT, between(64 * KIB, MIB, CROWDED_SIZES), 0.8),
+        Goal("cores", name, HVD_ARENA, OPEN_MPI, between(64 * KIB, MIB, CROWDED_SIZES), 4.0),
+    )
+)
+
+# A size may take so many times as long as the next larger one; a queue that fills or a wait that sleeps shows here.
+CLIFF = 1.5
+
+
+def goals_for(cores: int) -> list[Goal]:
+    """G6 is about crowded cores; with a core per rank the limits are others."""
+    names = {ranks: name for ranks, name in MANY.items() if ranks > cores}
+    crowded = [goal for goal in CROWDED if goal.scenario in names.values()]
+    roomy = [goal for goal in ROOMY if goal.scenario not in names.values()]
+    return [*ONE_HOST, *crowded, *roomy]
+
+
 def size_name(size: int) -> str:
     for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
         if size >= unit:
@@ -41,59 +136,61 @@ def size_name(size: int) -> str:
     return f"{size} B"
 
 
-def latency_bar(comparison: Comparison) -> Bar:
-    ratios = comparison.ratios(HVD_PRIVATE, OPEN_MPI, 4)
-    return Bar("4 B allreduce: time / Open MPI's", 4.0, True, "x", ratios)
+def describe(goal: Goal, size: int) -> str:
+    who = goal.who.removeprefix("hvd, ")
+    if goal.against is None:
+        return f"{goal.number} {who}"
+    against = goal.against if isinstance(goal.against, str) else "the best of " + ", ".join(goal.against)
+    where = "" if goal.scenario in (PAIR, LARGE) else goal.scenario.removesuffix(", 2 ranks") + ", "
+    return f"{goal.number} {where}{size_name(size)}, {who}: {'time' if goal.at_most else 'speed'} / {against}"
 
 
-def bandwidth_bars(comparison: Comparison, who: str, label: str, low: int, high: int, limit: float) -> list[Bar]:
-    """One per size; the promise holds when each does."""
-    return [
-        Bar(
-            f"{size_name(size)}, {label}: bandwidth / Open MPI's",
-            limit,
-            False,
-            "x",
-            comparison.ratios(OPEN_MPI, who, size),
-        )
-        for size in SIZES
-        if low <= size <= high
-    ]
-
-
-def lifecycle_bar(hvd_perf: Path, arguments: list[str], keys: list[str], bar: Bar) -> Bar:
-    """Fills a bar with these figures of one of hvd_perf's other benches."""
-    try:
-        stdout, foreign = run([str(hvd_perf), *arguments, "--json", "-"])
-        figures = json.loads(stdout)
-        bar.values = [figures[key] for key in keys]
-        bar.note = f"{foreign:.0%} other work" if foreign > 0.1 else ""
-    except (RuntimeError, ValueError, KeyError) as reason:
-        say(f"{bar.what}: {reason}")
-        bar.note = "failed: " + str(reason).splitlines()[0][:120]
-    return bar
-
-
-def lifecycle_bars(hvd_perf: Path, ranks: int, quick: bool) -> list[Bar]:
-    idle_s, repeats = ("2", "3") if quick else ("10", "5")
-    idle = Bar("idle process after init: share of a core", 0.2, True, "%")
-    memory = Bar("resident memory that init adds", 24, True, "MiB")
-    bars = [
-        lifecycle_bar(hvd_perf, ["--idle-bench", idle_s, "--ranks", str(ranks)], ["cpu_percent"], idle),
-        lifecycle_bar(hvd_perf, ["--memory-bench", "--ranks", str(ranks)], ["init_rss_mib"], memory),
-    ]
-    for count, limit in ((2, 0.1), (16, 0.5), (64, 3.0)):
-        for store in ("tcp", "file"):
-            bar = Bar(f"init of {count} local ranks, {store} rendezvous", limit, True, "s")
-            arguments = ["--init-bench", str(count), "--repeats", repeats, "--rendezvous", store]
-            bars.append(lifecycle_bar(hvd_perf, arguments, ["min_s", "median_s", "max_s"], bar))
+def judge(goal: Goal, comparison: Comparison) -> list[Bar]:
+    """One bar for every size of the goal that the scenario has; an empty one where there are no figures."""
+    bars = []
+    for size in goal.sizes:
+        if size not in comparison.scenario.sizes:
+            continue
+        if goal.against is None:
+            values, unit = comparison.times(goal.who, size), "µs"
+        else:
+            times, unit = comparison.ratios(goal.who, goal.against, size), "x"
+            values = times if goal.at_most else [1 / ratio for ratio in times]
+        bars.append(Bar(describe(goal, size), goal.limit, goal.at_most, unit, values))
     return bars
 
 
-def all_bars(comparison: Comparison, hvd_perf: Path, ranks: int, quick: bool) -> list[Bar]:
-    return [
-        latency_bar(comparison),
-        *bandwidth_bars(comparison, HVD_ARENA, "arena buffers", 64 * KIB, 16 * MIB, 2.5),
-        *bandwidth_bars(comparison, HVD_PRIVATE, "private buffers", MIB, 16 * MIB, 1.0),
-        *lifecycle_bars(hvd_perf, ranks, quick),
-    ]
+def cliff_bars(comparison: Comparison) -> list[Bar]:
+    """For crowded cores: the worst step between neighbouring sizes, for both kinds of buffers."""
+    bars = []
+    sizes = comparison.scenario.sizes
+    for who in (HVD_ARENA, HVD_PRIVATE):
+        steps = {
+            size: ratios
+            for size, larger in zip(sizes, sizes[1:])
+            if (ratios := comparison.ratios(who, who, size, larger))
+        }
+        bar = Bar(
+            f"G6 {comparison.scenario.name}, {who.removeprefix('hvd, ')}: no cliff, time / next size's",
+            CLIFF,
+            True,
+            "x",
+        )
+        if steps:
+            worst = max(steps, key=lambda size: statistics.median(steps[size]))
+            bar.values, bar.note = steps[worst], f"worst at {size_name(worst)}"
+        bars.append(bar)
+    return bars
+
+
+def all_bars(comparisons: list[Comparison], cores: int) -> list[Bar]:
+    """Those of the scenarios that were run, in the order of the goals."""
+    by_name = {comparison.scenario.name: comparison for comparison in comparisons}
+    bars = []
+    for goal in goals_for(cores):
+        if goal.scenario in by_name:
+            bars += judge(goal, by_name[goal.scenario])
+    for ranks, name in MANY.items():
+        if ranks > cores and name in by_name:
+            bars += cliff_bars(by_name[name])
+    return bars

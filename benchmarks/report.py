@@ -13,9 +13,12 @@ import subprocess
 from pathlib import Path
 
 from bars import Bar, size_name
-from contenders import KIB, ROOT, Contender
-from measure import Comparison
+from contenders import KIB, ROOT
+from measure import Comparison, Window
+from scenarios import Scenario
 
+# Two threads of one physical core exchange a cache line in less; other cores of today need 40 to 200 ns.
+SAME_CORE_NS = 60
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
@@ -41,15 +44,17 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def context(contenders: list[Contender], missing: dict[str, str], command: str) -> dict[str, str]:
+def context(scenarios: list[Scenario], command: str) -> dict[str, str]:
     """What the figures depend on besides the code."""
+    versions = {c.name: c.version for scenario in scenarios for c in scenario.contenders if c.version}
+    missing = {name: reason for scenario in scenarios for name, reason in scenario.missing.items()}
     described = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores, {memory_gib():.0f} GiB",
         "system": f"{system_name()}, Linux {platform.release()}",
         "commit": commit(),
         "command": command,
-        "peers": ", ".join(f"{c.name} {c.version}" for c in contenders if c.version) or "none",
+        "peers": ", ".join(f"{name} {version}" for name, version in versions.items()) or "none",
     }
     if missing:
         described["not measured"] = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
@@ -83,7 +88,8 @@ def bars_table(bars: list[Bar]) -> list[str]:
     return lines
 
 
-def times_table(comparison: Comparison, sizes: list[int]) -> list[str]:
+def times_table(comparison: Comparison) -> list[str]:
+    sizes = comparison.scenario.sizes
     lines = ["| µs: median (min .. max of launches) | " + " | ".join(map(size_name, sizes)) + " |"]
     lines.append("|---" * (len(sizes) + 1) + "|")
     for name in comparison.launches:
@@ -96,8 +102,8 @@ def times_table(comparison: Comparison, sizes: list[int]) -> list[str]:
     return lines
 
 
-def bandwidth_table(comparison: Comparison, sizes: list[int]) -> list[str]:
-    large = [size for size in sizes if size >= 16 * KIB]
+def bandwidth_table(comparison: Comparison) -> list[str]:
+    large = [size for size in comparison.scenario.sizes if size >= 16 * KIB]
     lines = ["| GB/s of the median | " + " | ".join(map(size_name, large)) + " |", "|---" * (len(large) + 1) + "|"]
     for name in comparison.launches:
         times = {size: comparison.times(name, size) for size in large}
@@ -106,38 +112,79 @@ def bandwidth_table(comparison: Comparison, sizes: list[int]) -> list[str]:
     return lines
 
 
-def noise_line(comparison: Comparison) -> str:
-    shares = [launch.foreign for launches in comparison.launches.values() for launch in launches]
-    text = f"Launches per contender: {max((len(v) for v in comparison.launches.values()), default=0)}."
+def noise_line(comparisons: list[Comparison]) -> str:
+    launches = [launches for comparison in comparisons for launches in comparison.launches.values()]
+    shares = [launch.foreign for some in launches for launch in some]
+    text = f"Launches per contender: {max((len(some) for some in launches), default=0)}."
     if shares:
         middle, worst = statistics.median(shares), max(shares)
         text += f" Other work on the machine: median {middle:.0%}, at most {worst:.0%} of its cores."
         if middle > 0.2:
             text += " **Too much for these figures to count: run again when the machine is quiet.**"
-    if comparison.line_latency_ns:
-        low, high = min(comparison.line_latency_ns), max(comparison.line_latency_ns)
-        text += f" A cache line from core to core: {low:.0f} .. {high:.0f} ns."
     return text
 
 
-def markdown(bars: list[Bar], comparison: Comparison, sizes: list[int], described: dict[str, str], ranks: int) -> str:
+def regime_line(comparisons: list[Comparison]) -> str:
+    """How near the two cores were to each other, window by window."""
+    windows = [window for comparison in comparisons for window in comparison.windows if window.before_ns]
+    if not windows:
+        return ""
+    all_ns = [window.before_ns for window in windows]
+    near = sum(ns < SAME_CORE_NS for ns in all_ns)
+    moved = sum(not window.steady for window in windows)
+    text = f"A cache line from core to core: {min(all_ns):.0f} .. {max(all_ns):.0f} ns, median "
+    text += f"{statistics.median(all_ns):.0f}; below {SAME_CORE_NS} ns (two threads of one core?) in {near} of "
+    return text + f"{len(windows)} windows, changed by more than a factor of 2 within {moved}."
+
+
+def scenario_section(comparison: Comparison) -> list[str]:
+    """Tables of one scenario, without those that have nothing to compare."""
+    scenario = comparison.scenario
+    lines = [f"**{scenario.name}** (float32, fresh data):", "", *times_table(comparison), ""]
+    if scenario.op == "allreduce" and max(scenario.sizes) >= 16 * KIB:
+        lines += [*bandwidth_table(comparison), ""]
+    return lines + [f"{name} failed: {reason}" for name, reason in comparison.failures.items()]
+
+
+def markdown(bars: list[Bar], comparisons: list[Comparison], described: dict[str, str], images: list[str]) -> str:
     lines = [f"- {key}: {f'`{value}`' if key == 'command' else value}" for key, value in described.items()]
-    lines += ["", *bars_table(bars), "", f"float32 allreduce, sum, in place, {ranks} ranks, fresh data:", ""]
-    lines += [*times_table(comparison, sizes), "", *bandwidth_table(comparison, sizes), "", noise_line(comparison)]
-    lines += [f"{name} failed: {reason}" for name, reason in comparison.failures.items()]
-    return "\n".join(lines) + "\n"
+    lines += ["", *bars_table(bars), ""]
+    for comparison in comparisons:
+        lines += scenario_section(comparison)
+    lines += [f"![{Path(image).stem.replace('-', ' ')}]({image})" for image in images]
+    lines += ["", noise_line(comparisons), regime_line(comparisons)]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def as_json(bars: list[Bar], comparison: Comparison, described: dict[str, str]) -> dict:
+def as_json(bars: list[Bar], comparisons: list[Comparison], described: dict[str, str]) -> dict:
     return {
         "context": described,
         "bars": [{**dataclasses.asdict(bar), "passed": bar.passed} for bar in bars],
-        "launches": {
-            name: [dataclasses.asdict(launch) for launch in launches] for name, launches in comparison.launches.items()
-        },
-        "failures": comparison.failures,
-        "line_latency_ns": comparison.line_latency_ns,
+        "scenarios": [
+            {
+                "name": comparison.scenario.name,
+                "op": comparison.scenario.op,
+                "ranks": comparison.scenario.ranks,
+                "sizes": comparison.scenario.sizes,
+                "launches": {
+                    name: [dataclasses.asdict(launch) for launch in launches]
+                    for name, launches in comparison.launches.items()
+                },
+                "missing": comparison.scenario.missing,
+                "failures": comparison.failures,
+                "windows": [{**dataclasses.asdict(window), "regime": regime(window)} for window in comparison.windows],
+            }
+            for comparison in comparisons
+        ],
     }
+
+
+def regime(window: Window) -> str:
+    if not window.before_ns:
+        return "unknown"
+    if not window.steady:
+        return "moved"
+    return "one core" if window.before_ns < SAME_CORE_NS else "two cores"
 
 
 def write_markdown(path: Path, text: str) -> None:

@@ -17,18 +17,21 @@ from pathlib import Path
 
 import report
 from bars import all_bars
-from contenders import HVD_ARENA, HVD_PERF, HVD_PRIVATE, LARGE_SIZES, ROOT, SIZES, all_contenders
+from contenders import HVD_PERF, ROOT, cores
+from lifecycle import lifecycle_bars
 from measure import compare, say
+from plots import draw
+from scenarios import all_scenarios
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     depth = parser.add_mutually_exclusive_group()
-    depth.add_argument("--quick", action="store_true", help="3 repetitions, under 1.5 minutes")
+    depth.add_argument("--quick", action="store_true", help="3 repetitions, fewer sizes, under 2 minutes")
     depth.add_argument("--full", action="store_true", help="15 repetitions and sizes up to 256 MiB")
     parser.add_argument("--repetitions", type=int, help="default 7")
     parser.add_argument("--seconds", type=float, help="stop comparing after about so long")
-    parser.add_argument("--ranks", type=int, default=2, help="the promises are about 2")
+    parser.add_argument("--only", default="", help="the scenarios whose name contains this text")
     parser.add_argument(
         "--max-foreign", type=float, default=0.08, help="repeat a launch with more other work than this"
     )
@@ -60,26 +63,29 @@ def main() -> int:
     options = parse()
     start = time.monotonic()
     hvd_perf = find_hvd_perf(options.hvd_perf)
-    sizes = SIZES + LARGE_SIZES if options.full else SIZES
     repetitions = options.repetitions or (3 if options.quick else 15 if options.full else 7)
-    seconds = options.seconds or (50 if options.quick else 1200 if options.full else 140)
+    seconds = options.seconds or (80 if options.quick else 1500 if options.full else 420)
     say("building the peers' programs")
-    contenders, missing = all_contenders(options.ranks, sizes, hvd_perf)
-    for name, reason in missing.items():
-        say(f"{name} is left out: {reason}")
-    comparison = compare(contenders, repetitions, seconds, options.max_foreign)
-    say("start, idling and memory")
-    bars = all_bars(comparison, hvd_perf, options.ranks, options.quick)
+    scenarios = [one for one in all_scenarios(hvd_perf, options.quick, options.full) if options.only in one.name]
+    if not scenarios:
+        sys.exit(f"no scenario's name contains '{options.only}'")
+    described = report.context(scenarios, " ".join(["benchmarks/run.py", *map(shlex.quote, sys.argv[1:])]))
+    if "not measured" in described:
+        say(f"left out: {described['not measured']}")
+    comparisons = compare(scenarios, repetitions, seconds, options.max_foreign)
+    bars = all_bars(comparisons, cores())
+    if not options.only:
+        say("start, idling and memory")
+        bars += lifecycle_bars(hvd_perf, options.quick)
 
-    command = " ".join(["benchmarks/run.py", *map(shlex.quote, sys.argv[1:])])
-    described = report.context(contenders, missing, command)
-    text = report.markdown(bars, comparison, sizes, described, options.ranks)
+    images = draw(comparisons, options.markdown)
+    text = report.markdown(bars, comparisons, described, images)
     report.write_markdown(options.markdown, text)
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report.as_json(bars, comparison, described), indent=1) + "\n")
+    options.json.write_text(json.dumps(report.as_json(bars, comparisons, described), indent=1) + "\n")
     print(text)
     say(f"took {time.monotonic() - start:.0f} s; written: {options.markdown}, {options.json}")
-    if any(name in comparison.failures for name in (HVD_ARENA, HVD_PRIVATE)):
+    if any(name.startswith("hvd") for comparison in comparisons for name in comparison.failures):
         return 1
     return 1 if options.strict and not all(bar.passed for bar in bars) else 0
 

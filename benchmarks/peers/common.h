@@ -3,8 +3,8 @@
 // What the peers' and the floor programs share: sizes, iteration counts, fresh data, statistics, one CSV line per size.
 // hvd_perf uses the same sizes, iterations and rules, so that the figures may be compared.
 //
-// Settings come from the environment, because mpirun hands that on: NP, MINB, MAXB (bytes), FRESH (0 or 1; default 1),
-// SLOW (divides the iterations by 4).
+// Settings come from the environment, because mpirun hands that on: NP, SIZES (bytes, a comma list), MINB and MAXB
+// (leave smaller and larger sizes out), FRESH (0 or 1; default 1), SLOW (divides the iterations by 4).
 #include <sched.h>
 #include <unistd.h>
 
@@ -31,18 +31,24 @@ inline size_t FromEnv(const char* name, size_t otherwise) {
 
 struct Settings {
   int ranks = static_cast<int>(FromEnv("NP", 2));
-  size_t min_bytes = FromEnv("MINB", 4);
-  size_t max_bytes = FromEnv("MAXB", 16u << 20);
   bool fresh = FromEnv("FRESH", 1) != 0;
   bool slow = FromEnv("SLOW", 0) != 0;
 
   std::vector<size_t> Sizes() const {
+    const char* text = std::getenv("SIZES");
+    if (text == nullptr) text = "4,1024,16384,65536,262144,1048576,4194304,16777216";
+    const size_t least = FromEnv("MINB", 0), most = FromEnv("MAXB", SIZE_MAX);
     std::vector<size_t> sizes;
-    for (size_t bytes :
-         {4u, 1u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20, 256u << 20}) {
-      if (bytes >= min_bytes && bytes <= max_bytes) sizes.push_back(bytes);
+    for (char* end = nullptr; *text != '\0'; text = *end == ',' ? end + 1 : end) {
+      const size_t bytes = std::strtoull(text, &end, 0);
+      if (end == text) std::abort();  // no number
+      if (bytes >= least && bytes <= most) sizes.push_back(bytes);
     }
     return sizes;
+  }
+  size_t Largest() const {
+    const std::vector<size_t> sizes = Sizes();
+    return *std::max_element(sizes.begin(), sizes.end());
   }
 
   int Iterations(size_t bytes) const {

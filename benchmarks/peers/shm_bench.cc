@@ -158,7 +158,7 @@ bool RunRank(const peers::Settings& settings, Control* control, float* shared, s
   for (float* buffer : buffers) {
     for (size_t i = 0; i < stride; i += 1024) touched = touched + buffer[i];
   }
-  float* data = mode == "direct" ? buffers[index] : peers::AllocateBuffer(settings.max_bytes);
+  float* data = mode == "direct" ? buffers[index] : peers::AllocateBuffer(settings.Largest());
   for (size_t bytes : settings.Sizes()) {
     const size_t count = bytes / 4;
     const auto allreduce = [&] {
@@ -205,7 +205,7 @@ int main() {
   if (settings.ranks < 1 || settings.ranks > kMaxRanks) return 2;
   constexpr size_t kPage = 4096;
   // Buffers start on different sets of the cache.
-  const size_t stride = (std::max(settings.max_bytes, 2 * kSlots * kSlotFloats * 4) / kPage + 3) * kPage / 4;
+  const size_t stride = (std::max(settings.Largest(), 2 * kSlots * kSlotFloats * 4) / kPage + 3) * kPage / 4;
   auto* control = static_cast<Control*>(SharedMemory(sizeof(Control)));
   auto* shared = static_cast<float*>(SharedMemory(stride * 4 * settings.ranks));
   if (control == MAP_FAILED || shared == MAP_FAILED) return 1;

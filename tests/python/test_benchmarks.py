@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks make of the output of programs: figures, ratios, verdicts. Nothing is measured here."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+
+import bars  # noqa: E402
+import compare  # noqa: E402
+import contenders  # noqa: E402
+import measure  # noqa: E402
+import report  # noqa: E402
+import scenarios  # noqa: E402
+
+
+def comparison(times: dict[str, list[float]], sizes=(4,), name=scenarios.PAIR, windows=()) -> measure.Comparison:
+    """One launch per entry, the same time at every size."""
+    result = measure.Comparison(scenarios.Scenario(name, list(sizes)))
+    for who, values in times.items():
+        result.launches[who] = [measure.Launch(i, dict.fromkeys(sizes, us), 0.0) for i, us in enumerate(values)]
+    result.windows = [measure.Window(name, i, before, after) for i, (before, after) in enumerate(windows)]
+    return result
+
+
+def test_lines_of_a_peer_are_read():
+    text = "noise\nallreduce,2,4,10,0.5,0.75,1\nalltoall,2,4,10,5,6,7\nallreduce,2,1024,10,1,1.5,2\nallreduce,cut\n"
+    assert contenders.Contender("x", []).medians(text) == {4: 0.75, 1024: 1.5}
+    assert contenders.Contender("x", [], row="alltoall").medians(text) == {4: 6}
+    assert contenders.Contender("x", [], row="alltoall", minus="allreduce").medians(text) == {4: 5.25}
+
+
+def test_json_of_hvd_perf_is_read():
+    text = json.dumps({"rows": [{"bytes": 4, "median_us": 0.5}]})
+    assert contenders.Contender("x", [], scale=161).medians(text) == {4: 80.5}
+
+
+def test_ratios_are_taken_within_a_repetition():
+    both = comparison({"a": [1, 4, 9], "b": [1, 2, 3], "c": [2, 1, 3]})
+    assert both.ratios("a", "b", 4) == [1, 2, 3]
+    assert both.ratios("a", ("b", "c"), 4) == [1, 4, 3]
+    assert both.ratios("a", "nobody", 4) == []
+    del both.launches["b"][1]
+    assert both.ratios("a", "b", 4) == [1, 3]
+
+
+def test_repetitions_in_which_the_cores_moved_are_left_out_if_enough_remain():
+    calm, moved = (150.0, 140.0), (150.0, 40.0)
+    times = {"a": [1, 8, 1, 1], "b": [1, 1, 1, 1]}
+    assert comparison(times, windows=[calm, moved, calm, calm]).ratios("a", "b", 4) == [1, 1, 1]
+    assert comparison(times, windows=[calm, moved, moved, calm]).ratios("a", "b", 4) == [1, 8, 1, 1]
+
+
+def test_a_goal_is_judged_at_each_of_its_sizes():
+    at_most = bars.Goal("G1", scenarios.PAIR, "a", "b", (4, 1024), 1.5, at_most=True)
+    at_least = bars.Goal("G3", scenarios.PAIR, "a", "b", (4,), 3)
+    absolute = bars.Goal("G13", scenarios.PAIR, "a", None, (4,), 100, at_most=True)
+    both = comparison({"a": [2, 2, 2], "b": [4, 1, 2]}, (4, 1024, 2048))
+    first, second = bars.judge(at_most, both)
+    assert (first.values, first.passed, second.passed) == ([0.5, 2, 1], True, True)
+    (speed,) = bars.judge(at_least, both)
+    assert (speed.values, speed.passed, speed.unit) == ([2, 0.5, 1], False, "x")
+    (time,) = bars.judge(absolute, both)
+    assert (time.values, time.passed, time.unit) == ([2, 2, 2], True, "µs")
+
+
+def test_what_was_not_measured_does_not_pass():
+    goal = bars.Goal("G1", scenarios.PAIR, "a", "b", (4,), 1.5, at_most=True)
+    (bar,) = bars.judge(goal, comparison({"a": [1, 1, 1]}))
+    assert bar.passed is None
+    assert report.verdict(bar) == "not measured"
+
+
+def test_a_cliff_is_found():
+    name = scenarios.MANY[4]
+    result = measure.Comparison(scenarios.Scenario(name, [4, 1024, 65536], ranks=4))
+    times = {4: 5.0, 1024: 8000.0, 65536: 40.0}
+    result.launches[contenders.HVD_ARENA] = [measure.Launch(0, times, 0.0)]
+    arena, private = bars.cliff_bars(result)
+    assert (arena.passed, arena.values, arena.note) == (False, [200], "worst at 1 KiB")
+    assert private.passed is None
+
+
+def test_goals_follow_the_number_of_cores():
+    numbers = {cores: {goal.number for goal in bars.goals_for(cores)} for cores in (2, 16)}
+    assert "G6" in numbers[2]
+    assert "cores" not in numbers[2]
+    assert "cores" in numbers[16]
+    assert "G6" not in numbers[16]
+
+
+def test_every_goal_is_about_something_that_is_measured(monkeypatch):
+    for make in ("floor", "gloo", "memory_limit", "mpich", "numpy_calls"):
+        monkeypatch.setattr(scenarios, make, lambda *arguments, name=make: contenders.Contender(name, []))
+    monkeypatch.setattr(
+        scenarios, "open_mpi", lambda *a, segmented_ring=False: contenders.Contender("mpi", [str(segmented_ring)])
+    )
+    measured = scenarios.all_scenarios(pathlib.Path("hvd_perf"), quick=False, full=True)
+    sizes = {scenario.name: scenario.sizes for scenario in measured}
+    for cores in (2, 16):
+        for goal in bars.goals_for(cores):
+            assert set(goal.sizes) <= set(sizes[goal.scenario]), goal
+
+
+def test_the_regime_of_each_window_is_told():
+    result = comparison({"hvd": [1, 1]}, windows=[(150.0, 140.0), (40.0, 42.0), (40.0, 140.0)])
+    assert [report.regime(window) for window in result.windows] == ["two cores", "one core", "moved"]
+    line = report.regime_line([result])
+    assert "40 .. 150 ns" in line
+    assert "in 2 of 3 windows" in line
+    assert "within 1." in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "outcome"),
+    [
+        ([1, 1.1, 1.2], [1.1, 1.2, 1.3], "same"),
+        ([1, 1.1, 1.2], [2, 2.1, 2.2], "worse"),
+        ([2, 2.1, 2.2], [1, 1.1, 1.2], "better"),
+        ([1, 1, 1], [1.04, 1.04, 1.04], "same"),
+        ([1, 1], [2, 2], "unknown"),
+        ([1, 1, 1, 1, 9], [2, 2, 2, 2, 0.5], "worse"),
+        ([], [1], "unknown"),
+    ],
+)
+def test_a_change_counts_beyond_the_noise(old, new, outcome):
+    assert compare.verdict(compare.Figure(old, "µs"), compare.Figure(new, "µs"), 0.05) == outcome
+
+
+def document(hvd: list[float], peer: list[float]) -> dict:
+    result = comparison({"hvd, arena buffers": hvd, "Open MPI": peer})
+    described = {"commit": "abc"}
+    return json.loads(json.dumps(report.as_json([bars.Bar("idle", 1, True, "%", [0.5])], [result], described)))
+
+
+def test_a_slower_machine_is_no_change():
+    old, new = document([1, 1.1, 1], [2, 2, 2]), document([2, 2.2, 2], [4, 4, 4])
+    before, after = compare.figures(old), compare.figures(new)
+    assert {compare.verdict(before[key], after[key], 0.05) for key in before} == {"same"}
+    assert compare.drift(old, new) == 2
+
+
+def test_the_program_says_what_got_worse(tmp_path):
+    for name, hvd in (("old", [1, 1.1, 1]), ("new", [3, 3.1, 3])):
+        (tmp_path / name).write_text(json.dumps(document(hvd, [2, 2, 2])))
+    command = [sys.executable, str(BENCHMARKS / "compare.py"), str(tmp_path / "old"), str(tmp_path / "new")]
+    done = subprocess.run([*command, "--strict"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "worse" in done.stdout
+    assert "+200%" in done.stdout
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    (tmp_path / "new").write_text("{}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "must be results.json" in done.stderr
