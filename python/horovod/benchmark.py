@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Times the operations of a job: ``horovodrun -np 4 python -m horovod.benchmark --ops allreduce,alltoall --sizes 4,1M``.
+
+Every result is checked, then each rank writes its data anew before every timed call, as a backward pass does. A call's
+time is that of the slowest rank. Rank 0 prints the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+import horovod.numpy as hvd
+
+OPS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier")
+DTYPES = ("float32", "float16", "float64", "int8", "uint8", "int32", "int64")
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30}
+# Blocks up to so many bytes get so many timed calls.
+_CALLS = ((1 << 10, 1000), (64 << 10, 500), (1 << 20, 100), (16 << 20, 15))
+
+
+@dataclass
+class Row:
+    """One operation at one size: microseconds of the slowest rank, and GB/s of the median."""
+
+    op: str
+    bytes: int
+    calls: int
+    min_us: float
+    median_us: float
+    p90_us: float
+    algbw: float
+    busbw: float
+
+
+def parse_size(text: str) -> int:
+    """
+    Return the bytes that a text such as "64K" means.
+
+    >>> parse_size("64K"), parse_size("1MiB"), parse_size("4")
+    (65536, 1048576, 4)
+    """
+    digits = text.rstrip("BKMGIbkmgi")
+    unit = _UNITS.get(text[len(digits) :].upper())
+    if unit is None or not digits.isdecimal() or int(digits) == 0:
+        raise ValueError(f"'{text}' is no size; write 4, 64K, 1M or 2G")
+    return int(digits) * unit
+
+
+def default_calls(size: int) -> int:
+    """Return how many calls are timed where nobody says it."""
+    return next((calls for limit, calls in _CALLS if size <= limit), 5)
+
+
+def bandwidths(op: str, size: int, ranks: int, microseconds: float) -> tuple[float, float]:
+    """
+    Return GB/s as the caller sees them, and as the machine does, corrected for the number of ranks.
+
+    >>> bandwidths("allreduce", 1_000_000, 4, 1000.0)
+    (1.0, 1.5)
+    """
+    blocks = op in ("allgather", "alltoall", "reducescatter")
+    algbw = size * (ranks if blocks else 1) / microseconds / 1e3
+    share = (ranks - 1) / ranks
+    return algbw, algbw * (2 * share if op == "allreduce" else share if blocks else 1)
+
+
+class _Call:
+    """An operation on its data, to be repeated."""
+
+    def __init__(self, op: str, size: int, dtype: str, arena: bool) -> None:
+        ranks = hvd.size()
+        count = size // np.dtype(dtype).itemsize
+        self._name = f"horovod.benchmark.{op}.{dtype}.{size}"
+        self._op = op
+        self._input = (hvd.empty if arena else np.empty)(
+            count * ranks if op in ("alltoall", "reducescatter") else count, dtype
+        )
+        self.refresh()
+
+    def refresh(self) -> None:
+        self._input.fill(hvd.rank() + 1)
+
+    def __call__(self) -> np.ndarray | None:
+        if self._op == "allreduce":
+            return hvd.allreduce_(self._input, op=hvd.Sum, name=self._name)
+        if self._op == "allgather":
+            return hvd.allgather(self._input, name=self._name)
+        if self._op == "broadcast":
+            return hvd.broadcast_(self._input, 0, name=self._name)
+        if self._op == "alltoall":
+            return hvd.alltoall(self._input, name=self._name)
+        if self._op == "reducescatter":
+            return hvd.reducescatter(self._input, op=hvd.Sum, name=self._name)
+        return hvd.barrier()
+
+    def check(self) -> None:
+        self.refresh()
+        result, ranks = self(), hvd.size()
+        if result is None:
+            return
+        if self._op in ("allreduce", "reducescatter"):
+            expected: np.ndarray | int = ranks * (ranks + 1) // 2
+        elif self._op == "broadcast":
+            expected = 1
+        else:
+            expected = np.repeat(np.arange(1, ranks + 1), len(result) // ranks)
+        if not np.array_equal(result, np.broadcast_to(np.asarray(expected).astype(result.dtype), result.shape)):
+            raise RuntimeError(f"wrong result of {self._name} on rank {hvd.rank()}")
+
+
+def measure(op: str, size: int, dtype: str = "float32", calls: int | None = None, arena: bool = False) -> Row:
+    """
+    Check and time one operation; all ranks call it, and all get the same.
+
+    `size` is that of a block: each rank's input; for alltoall what one rank sends to one, for reducescatter each rank's
+    output.
+
+    >>> hvd.init()
+    >>> measure("allreduce", 1024, calls=3).calls
+    3
+    """
+    call = _Call(op, size, dtype, arena)
+    calls = calls or default_calls(size)
+    for _ in range(3):  # the first time a name is agreed upon, then it is known
+        call.check()
+    times = np.empty(calls)
+    for i in range(calls):
+        call.refresh()
+        hvd.barrier()
+        start = time.perf_counter_ns()
+        call()
+        times[i] = (time.perf_counter_ns() - start) / 1000
+    slowest = sorted(hvd.allreduce(times, op=hvd.Max, name="horovod.benchmark.times").tolist())
+    median = statistics.median(slowest)
+    return Row(op, size, calls, slowest[0], median, slowest[calls * 9 // 10], *bandwidths(op, size, hvd.size(), median))
+
+
+def heading(dtype: str, arena: bool) -> str:
+    """Return the table's first lines."""
+    memory = "arena" if arena else "private"
+    title = f"# hvd {hvd.__version__}, {hvd.size()} ranks, {dtype}, {memory} memory, fresh data, checked"
+    times = "".join(f"{name:>12}" for name in ("min us", "median us", "p90 us"))
+    return f"{title}\n{'op':14}{'bytes':>12}{'calls':>8}{times}{'algbw':>9}{'busbw':>9}"
+
+
+def as_line(row: Row) -> str:
+    """Return a row as text."""
+    times = f"{row.min_us:12.2f}{row.median_us:12.2f}{row.p90_us:12.2f}"
+    return f"{row.op:14}{row.bytes:12}{row.calls:8}{times}{row.algbw:9.3f}{row.busbw:9.3f}"
+
+
+def _listed(what: Callable[[str], object]) -> Callable[[str], list]:
+    def parse(text: str) -> list:
+        try:
+            return [what(part) for part in text.split(",")]
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def _operation(text: str) -> str:
+    if text not in OPS:
+        raise ValueError(f"'{text}' is no operation; there are {', '.join(OPS)}")
+    return text
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of at least 1")
+    return int(text)
+
+
+def _arguments(words: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m horovod.benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ops", type=_listed(_operation), default=["allreduce"], help=f"of {', '.join(OPS)}")
+    sizes = [4, 1 << 10, 64 << 10, 1 << 20, 16 << 20]
+    parser.add_argument(
+        "--sizes", type=_listed(parse_size), default=sizes, help="bytes of a block; default 4,1K,64K,1M,16M"
+    )
+    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument("--calls", type=_positive, help="timed calls of each; default by size")
+    parser.add_argument("--arena", action="store_true", help="memory of hvd.empty, which needs no copy")
+    parser.add_argument("--json", metavar="FILE", help="write the rows to this file, or with - print them instead")
+    found = parser.parse_args(words)
+    least = np.dtype(found.dtype).itemsize
+    if any(size % least for size in found.sizes):
+        parser.error(f"--sizes: {found.dtype} has {least} bytes, and a size must hold whole elements")
+    return found
+
+
+def main(words: list[str] | None = None) -> int:
+    """Measure what the command line asks for."""
+    wanted = _arguments(words)
+    hvd.init()
+    shown = hvd.rank() == 0 and wanted.json != "-"
+    if shown:
+        print(heading(wanted.dtype, wanted.arena), flush=True)
+    rows = []
+    for op in wanted.ops:
+        for size in wanted.sizes if op != "barrier" else [0]:
+            rows.append(measure(op, size, wanted.dtype, wanted.calls, wanted.arena))
+            if shown:
+                print(as_line(rows[-1]), flush=True)
+    if hvd.rank() == 0 and wanted.json:
+        result = {
+            "version": hvd.__version__,
+            "ranks": hvd.size(),
+            "dtype": wanted.dtype,
+            "arena": wanted.arena,
+            "rows": [asdict(row) for row in rows],
+        }
+        text = json.dumps(result, indent=1)
+        if wanted.json == "-":
+            print(text, flush=True)
+        else:
+            pathlib.Path(wanted.json).write_text(text + "\n")
+    hvd.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
