@@ -50,6 +50,7 @@ bench: setup
 	@$(PYTHON_VENV) -m pip install --quiet --disable-pip-version-check --no-deps -r tools/requirements-bench.txt || \
 	  echo 'bench: there will be no pictures, because matplotlib could not be installed'
 	@$(PYTHON_VENV) benchmarks/run.py
+	@$(PYTHON_VENV) benchmarks/training.py
 	@$(PYTHON_VENV) benchmarks/startup.py
 	@$(PYTHON_VENV) benchmarks/tensorflow_bench.py
 

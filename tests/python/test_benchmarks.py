@@ -15,8 +15,10 @@ import bars  # noqa: E402
 import compare  # noqa: E402
 import contenders  # noqa: E402
 import measure  # noqa: E402
+import models  # noqa: E402
 import report  # noqa: E402
 import scenarios  # noqa: E402
+import training  # noqa: E402
 
 
 def comparison(times: dict[str, list[float]], sizes=(4,), name=scenarios.PAIR, windows=()) -> measure.Comparison:
@@ -158,3 +160,22 @@ def test_the_program_says_what_got_worse(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "must be results.json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "tensors", "elements"),
+    [("ResNet-50", 161, 25_557_032), ("VGG-16", 32, 138_357_544), ("BERT-base", 199, 109_482_240)],
+)
+def test_networks_have_their_published_sizes(name, tensors, elements):
+    made = models.MODELS[name]()
+    assert (len(made), sum(tensor.elements for tensor in made)) == (tensors, elements)
+    shares = models.ready_at(made)
+    assert shares == sorted(shares)
+    assert 1 / 3 <= shares[0] < shares[-1] == pytest.approx(1)
+
+
+def test_hidden_share_and_efficiency():
+    times = {"compute": 0.4, "communication": 0.1, "step": 0.5}
+    assert training.efficiency(times) == pytest.approx(0.8)
+    assert training.hidden(times) == pytest.approx(0)
+    assert training.hidden(dict(times, step=0.425)) == pytest.approx(0.75)
