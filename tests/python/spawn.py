@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # How long the others may go on after the first failure: they shall still say what they saw of it.
-GRACE_S = 5.0
+GRACE_S = 15.0
 
 # The kernel ends a rank with the one that started it, who may be killed.
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
