@@ -20,7 +20,8 @@ setup:
 build:
 	@cmake --preset release > /dev/null && cmake --build --preset release
 
-demo: setup
+demo:
+	@tools/setup.sh package
 	@$(PYTHON_VENV) tools/demo.py
 
 lint: setup
