@@ -21,7 +21,7 @@ build:
 	@cmake --preset release > /dev/null && cmake --build --preset release
 
 demo:
-	@tools/setup.sh package
+	@tools/setup.sh install
 	@$(PYTHON_VENV) tools/demo.py
 
 lint: setup

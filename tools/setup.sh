@@ -4,7 +4,7 @@
 # so a second run takes seconds and needs no network.
 #
 #   tools/setup.sh              packages, .venv, build, installed package
-#   tools/setup.sh package      the same without the tests and tools of the build: enough to use the package
+#   tools/setup.sh install      the same without the tests and tools of the build: enough to use the package
 #   tools/setup.sh packages FILE  only the Debian packages listed in FILE
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -80,6 +80,6 @@ if [[ ${1:-} == packages ]]; then
 fi
 packages tools/debian-packages.txt
 python_environment
-[[ ${1:-} == package ]] || build
+[[ ${1:-} == install ]] || build
 python_package
 say "ready"
