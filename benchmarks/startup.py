@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+import page
+
 ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = ROOT / ".venv" / "bin" / "horovodrun"
 PYTHON = ROOT / ".venv" / "bin" / "python"
@@ -24,7 +26,6 @@ hvd.init()
 assert hvd.allreduce(np.ones(1), op=hvd.Sum)[0] == hvd.size()"""
 # The shell starts the same script; alone, each is a job of one rank.
 LIMITS = {2: 0.15, 16: 0.5, 64: 2.5}
-BEGIN, END = "<!-- start-up begin -->", "<!-- start-up end -->"
 
 
 def seconds(command: list[str]) -> float:
@@ -77,9 +78,7 @@ def main() -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results))
     if options.markdown:
-        page = options.markdown.read_text()
-        before, rest = page.split(BEGIN)
-        options.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        page.put(options.markdown, "start-up", text)
     return 0
 
 

@@ -16,8 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import page
+
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- tensorflow begin -->", "<!-- tensorflow end -->"
 
 
 def launch(ranks: int, what: str) -> dict[str, float]:
@@ -95,9 +96,7 @@ def main() -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(values))
     if options.markdown:
-        page = options.markdown.read_text()
-        before, rest = page.split(BEGIN)
-        options.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        page.put(options.markdown, "tensorflow", text)
     return 0
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import horovod.tensorflow as hvd
+import models
 import numpy as np
 import tensorflow as tf
 
@@ -71,20 +72,6 @@ def small() -> dict[str, float]:
     }
 
 
-def resnet50_shapes() -> list[tuple[int, ...]]:
-    """Shapes of the 161 trainable tensors, 25,557,032 numbers."""
-    shapes: list[tuple[int, ...]] = [(7, 7, 3, 64), (64,), (64,)]
-    inputs = 64
-    for planes, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for block in range(blocks):
-            for shape in ((1, 1, inputs, planes), (3, 3, planes, planes), (1, 1, planes, 4 * planes)):
-                shapes += [shape, shape[-1:], shape[-1:]]
-            if block == 0:
-                shapes += [(1, 1, inputs, 4 * planes), (4 * planes,), (4 * planes,)]
-            inputs = 4 * planes
-    return [*shapes, (2048, 1000), (1000,)]
-
-
 def one_of_each(results: list[tf.Tensor]) -> tf.Tensor:
     """Return a number that needs all results, so that none of them is left out."""
     return tf.add_n([tf.reshape(result, [-1])[0] for result in results])
@@ -92,7 +79,7 @@ def one_of_each(results: list[tf.Tensor]) -> tf.Tensor:
 
 def resnet50() -> dict[str, float]:
     """A gradient set of ResNet-50's size: made anew at every step, and made and reduced."""
-    gradients = [tf.Variable(tf.random.normal(shape)) for shape in resnet50_shapes()]
+    gradients = [tf.Variable(tf.random.normal([tensor.elements])) for tensor in models.resnet50()]
 
     def make(scale):
         return [gradient * scale for gradient in gradients]

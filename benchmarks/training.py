@@ -14,11 +14,11 @@ import statistics
 import sys
 from pathlib import Path
 
+import page
 from contenders import ROOT
 from measure import run, say
 from models import MODELS
 
-BEGIN, END = "<!-- training begin -->", "<!-- training end -->"
 # Time of compute for each time of communication. Assumed: about what a Pascal GPU with batches of 64 and its share of
 # 25 Gbit/s had, with which 90 % and 68 % were published for networks like the first and the second.
 RATIOS = {"ResNet-50": 4.0, "VGG-16": 1.2, "BERT-base": 2.0}
@@ -89,8 +89,7 @@ def main() -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps([[*case, launches] for case, launches in results.items()], indent=1) + "\n")
     if options.markdown:
-        before, rest = options.markdown.read_text().split(BEGIN)
-        options.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        page.put(options.markdown, "training", text)
     return 0
 
 
