@@ -6,6 +6,7 @@
 namespace hvd::controller {
 
 void PlanBook::Apply(const LogEntry& entry) {
+  ++changes_;
   if (entry.kind == LogEntry::Kind::kDefine) {
     const auto plan = std::make_shared<const Plan>(entry.plan);
     by_uid_[plan->uid] = plan;

@@ -35,6 +35,8 @@ class PlanBook {
   void Drop(uint64_t uid);
 
   size_t size() const { return by_uid_.size(); }
+  // Grows whenever a plan comes or goes: what was found is found again while it stays.
+  uint64_t changes() const { return changes_; }
   // All plans by ascending uid; for comparison and reports.
   std::vector<PlanPtr> All() const;
 
@@ -44,6 +46,7 @@ class PlanBook {
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
 
+  uint64_t changes_ = 0;
   std::unordered_map<uint64_t, PlanPtr> by_uid_;
   std::unordered_map<std::string, PlanPtr, Hash, std::equal_to<>> cached_;
 };

@@ -31,6 +31,7 @@ Engine::Engine(World world, Options options)
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
   if (options_.config.spin_us >= 0)
     spin_limit_ = static_cast<int>(std::min<int64_t>(options_.config.spin_us * 20, 1 << 30));
+  if (world_.window != nullptr && !crowded_ && spin_limit_ >= kSpinsAlone) world_.window->PayForFences();
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
@@ -63,6 +64,17 @@ Result<Operation*> Engine::Enter(Submission submission) {
   ProcessSet* set = sets_.Find(submission.process_set);
   FillIn(set, &submission);
   HVD_RETURN_IF_ERROR(Validate(set, submission));
+  Operation* op = MakeOperation(set, std::move(submission));
+  if (auto entered = registry_.Enter(op); !entered) {
+    op->owners.store(1, std::memory_order_relaxed);
+    registry_.Drop(op);
+    return Fail(std::move(entered).error());
+  }
+  PinBuffers(op);
+  return op;
+}
+
+Operation* Engine::MakeOperation(ProcessSet* set, Submission submission) {
   Operation* op = registry_.Make();
   op->request = std::move(submission.request);
   op->set = set;
@@ -78,18 +90,16 @@ Result<Operation*> Engine::Enter(Submission submission) {
   const double usual = op->request.signature.op == OpKind::kJoin ? 0 : options_.config.op_timeout_s;
   const double timeout = submission.timeout_s > 0 ? submission.timeout_s : usual;
   if (timeout > 0) op->deadline = world_.loop->Now() + Seconds(timeout);
-  if (auto entered = registry_.Enter(op); !entered) {
-    op->owners.store(1, std::memory_order_relaxed);
-    registry_.Drop(op);
-    return Fail(std::move(entered).error());
-  }
+  return op;
+}
+
+void Engine::PinBuffers(Operation* op) {
   // Arena memory that its owner gives back meanwhile stays until the operation is over.
   op->pinned_input = op->input_bytes > 0 && transport::shm::Arena::Process().Pin(op->input, op->input_bytes) >= 0;
   if (op->output != op->input) {
     op->pinned_output = op->output_bytes > 0 && transport::shm::Arena::Process().Pin(op->output, op->output_bytes) >= 0;
   }
   pending_.fetch_add(1, std::memory_order_relaxed);
-  return op;
 }
 
 Result<Handle> Engine::Submit(Submission submission) {
@@ -146,6 +156,8 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
 Result<Engine::Ran> Engine::Run(Submission submission, Time until) {
   Operation* op = nullptr;
   bool token = false;
+  const uint64_t prepared = submission.prepared;
+  const int process_set = submission.process_set;
   {
     const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
     HVD_ASSIGN_OR_RETURN(op, Enter(std::move(submission)));
@@ -160,8 +172,13 @@ Result<Engine::Ran> Engine::Run(Submission submission, Time until) {
   }
   if (token) {
     TurnUntilOver(op, until);
+    if (op->over.load(std::memory_order_acquire)) shortcuts_.Learn(prepared, process_set, *op);
     GiveToken();
   }
+  return Await(op, until);
+}
+
+Engine::Ran Engine::Await(Operation* op, Time until) {
   const Handle handle = op->handle;
   if (!Wait(op, until)) {
     auto held = Operation::Callback::kHeld;

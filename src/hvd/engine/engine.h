@@ -28,6 +28,7 @@
 #include "hvd/engine/recorder.h"
 #include "hvd/engine/registry.h"
 #include "hvd/engine/set_table.h"
+#include "hvd/engine/shortcut.h"
 #include "hvd/engine/stall_inspector.h"
 #include "hvd/engine/stream_memory.h"
 #include "hvd/engine/world.h"
@@ -45,6 +46,7 @@ struct Submission {
   AllocFunction alloc;
   DoneFunction done;
   double timeout_s = 0;
+  uint64_t prepared = 0;  // id of the request, if it has one
 };
 
 class Engine final : public SetHost {
@@ -86,6 +88,13 @@ class Engine final : public SetHost {
     Handle handle = 0;
   };
   Result<Ran> Run(Submission submission, Time until = Time::max());
+  // As Run, for at most `wait_s` seconds (negative: without limit), where a shortcut is known. See short_way.cc.
+  enum class Short {
+    kNone,  // nothing happened: Run it
+    kDone,  // it succeeded, and there is nothing to forget; `shape`, if not nullptr, is the result's
+    kRan,   // `ran` is what Run returns
+  };
+  Short RunShort(const Order& order, double wait_s, Ran* ran, Shape* shape);
   // Turns or waits until the operation is over or the time has come. Whether it is over.
   bool Wait(Operation* op, Time until);
   // nullptr: no such handle. Give back with Release.
@@ -130,6 +139,18 @@ class Engine final : public SetHost {
   Status Validate(const ProcessSet* set, const Submission& submission) const;
   Status ValidateRequest(const ProcessSet* set, int process_set, const controller::Request& request) const;
   Result<Operation*> Enter(Submission submission);
+  // An operation with all that was asked for, in no table yet.
+  Operation* MakeOperation(ProcessSet* set, Submission submission);
+  // After it entered the registry.
+  void PinBuffers(Operation* op);
+  // Waits for one that was begun.
+  Ran Await(Operation* op, Time until);
+  // With the token, for RunShort. nullptr: it cannot be done the short way.
+  Shortcut* BeginShort(const Order& order, ProcessSet** set);
+  class ShortPins;
+  // Whether somebody else needs what it holds.
+  bool MustHurry() const;
+  Operation* MakeOrdinary(const Shortcut& shortcut, const Order& order, ProcessSet* set);
   // Undoes Enter.
   void Abandon(Operation* op);
   // For whoever holds the token.
@@ -207,6 +228,7 @@ class Engine final : public SetHost {
   ArenaMemory arena_;
   Registry registry_;
   SetTable sets_;
+  Shortcuts shortcuts_;
   int sets_made_ = 0;
   // A rank agrees to a change of the sets only when its last one is over: see StreamMemory.
   std::mutex change_mutex_;

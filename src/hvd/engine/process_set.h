@@ -27,6 +27,7 @@
 #include "hvd/controller/sequencer.h"
 #include "hvd/engine/operation.h"
 #include "hvd/engine/recorder.h"
+#include "hvd/engine/shortcut.h"
 
 namespace hvd::engine {
 
@@ -86,6 +87,20 @@ class ProcessSet {
   bool Step();
   // From any thread.
   bool busy() const { return in_flight_.load(std::memory_order_acquire) > 0; }
+
+  // The short way, for an operation that is nowhere else; see shortcut.h. Whether it can be taken: nothing is in
+  // flight, and the plan is known. Finds its uid.
+  bool ReadyFor(Shortcut* shortcut);
+  // Puts the mark. False: not now, and nothing happened.
+  bool BeginShort(const Shortcut& shortcut);
+  // Finishes, if all marks are there and agree and the data is beside them.
+  enum class ShortStep { kDone, kWaiting, kOrdinary };
+  ShortStep StepShort(Shortcut* shortcut);
+  // Of the one that was done last: its position, and the member that was waited for.
+  uint64_t LastShortPosition() const { return head_ - 1; }
+  Rank LastOfShort() const { return options_.ranks[head_ <= late_below_ ? late_ : options_.me]; }
+  // It goes on as an ordinary operation that was announced where the short one was.
+  void AdoptShort(Operation* op, const Shortcut& shortcut);
 
   // Messages.
   void OnRequest(int member, controller::Request request);

@@ -60,6 +60,48 @@ bool ProcessSet::DecideMarks() {
   return moved;
 }
 
+bool ProcessSet::ReadyFor(Shortcut* shortcut) {
+  if (!announcing_ || in_flight_.load(std::memory_order_relaxed) > 0 || head_ != next_ || !waiting_.empty()) {
+    return false;
+  }
+  if (left_.code != Code::kOk || joined_ != nullptr || gave_up_) return false;
+  if (shortcut->plans == book_.changes()) return true;
+  const controller::PlanPtr plan = book_.Match(shortcut->request);
+  if (plan == nullptr) return false;
+  shortcut->uid = plan->uid;
+  shortcut->plans = book_.changes();
+  return true;
+}
+
+bool ProcessSet::BeginShort(const Shortcut& shortcut) {
+  if (options_.announce->Publish(epoch_, next_, shortcut.uid, 0, shortcut.work) != Outcome::kPublished) return false;
+  ++next_;
+  return true;
+}
+
+ProcessSet::ShortStep ProcessSet::StepShort(Shortcut* shortcut) {
+  if (const int missing = options_.announce->Missing(epoch_, head_); missing >= 0) {
+    late_ = missing;
+    late_below_ = next_;
+    return ShortStep::kWaiting;
+  }
+  if (!options_.announce->Agreed(head_) || !options_.announce->BesideMarks(head_)) return ShortStep::kOrdinary;
+  // Of the few nanoseconds that less takes nobody wants an account.
+  constexpr size_t kWorthTiming = 1 << 10;
+  shortcut->agreed = shortcut->work.payload.bytes() >= kWorthTiming ? options_.recorder->Now() : 0;
+  options_.announce->Begin(head_, &shortcut->work);
+  options_.announce->Release(head_++);
+  return ShortStep::kDone;
+}
+
+void ProcessSet::AdoptShort(Operation* op, const Shortcut& shortcut) {
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  PrepareWork(op);
+  op->uid = shortcut.uid;
+  op->state = State::kAnnounced;
+  announced_.push_back(op);
+}
+
 void ProcessSet::CloseEpoch() {
   options_.announce->Release(head_);
   std::vector<Operation*> rest(announced_.begin(), announced_.end());

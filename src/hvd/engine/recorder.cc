@@ -4,6 +4,7 @@
 #include "hvd/base/log.h"
 #include "hvd/engine/process_set.h"
 #include "hvd/engine/registry.h"
+#include "hvd/engine/shortcut.h"
 
 namespace hvd::engine {
 namespace {
@@ -141,6 +142,38 @@ void Recorder::Concluded(const Operation& op, bool succeeded) {
   }
   kind.wait.Add(Span(op.ticks.submitted, op.ticks.agreed));
   kind.run.Add(Span(op.ticks.agreed, op.ticks.over));
+}
+
+void Recorder::BeginShort(Shortcut* shortcut) {
+  const controller::Signature& signature = shortcut->request.signature;
+  shortcut->entry = flight_.Submit({.set = shortcut->process_set,
+                                    .name = shortcut->request.name,
+                                    .op = signature.op,
+                                    .dtype = signature.dtype,
+                                    .reduce = signature.reduce_op,
+                                    .root = signature.root,
+                                    .bytes = shortcut->work.payload.bytes(),
+                                    .shape = signature.shape},
+                                   &shortcut->flight, shortcut->begun);
+  flight_.Mark(shortcut->entry, trace::FlightState::kSent, shortcut->begun);
+  counters_.cache_hits.Add(1);
+}
+
+void Recorder::EndShort(const Shortcut& shortcut, uint64_t position, Rank last) {
+  const uint64_t now = Now();
+  const uint64_t agreed = shortcut.agreed != 0 ? shortcut.agreed : now;
+  flight_.MarkAgreed(shortcut.entry, position, agreed);
+  flight_.Mark(shortcut.entry, trace::FlightState::kRunning, agreed);
+  flight_.Mark(shortcut.entry, trace::FlightState::kDone, now);
+  trace::Counters::Peer& peer = counters_.peers[last];
+  peer.last.Add(1);
+  peer.wait.Add(Span(shortcut.begun, agreed));
+  trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(OpKind::kAllreduce, shortcut.work.reduce_op)];
+  kind.completed.Add(1);
+  kind.bytes.Add(shortcut.work.payload.bytes());
+  kind.wait.Add(Span(shortcut.begun, agreed));
+  kind.run.Add(Span(agreed, now));
+  counters_.operations.Add(1);
 }
 
 void Recorder::TimedOut(const Operation& op) {

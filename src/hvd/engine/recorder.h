@@ -18,6 +18,8 @@
 
 namespace hvd::engine {
 
+struct Shortcut;
+
 class Recorder {
  public:
   // `signals`: dump on SIGUSR2 and before a crash, where there is a folder to dump to.
@@ -48,6 +50,11 @@ class Recorder {
   void Over(Operation* op, const Error& error);
   // Its caller gets the outcome now; later than Over in a group.
   void Concluded(const Operation& op, bool succeeded);
+  // An operation that goes the short way: it was announced at shortcut->begun, and is over now. `last` as in Agreed.
+  void BeginShort(Shortcut* shortcut);
+  void EndShort(const Shortcut& shortcut, uint64_t position, Rank last);
+  uint64_t Now() const { return flight_.ticks().Now(); }
+  bool draws() const { return timeline_.on(); }
   // Its caller got a time-out, and will hear no more of it.
   void TimedOut(const Operation& op);
   void Cycle() { timeline_.Cycle(clock_.Now()); }
@@ -76,7 +83,6 @@ class Recorder {
   }
 
  private:
-  uint64_t Now() const { return flight_.ticks().Now(); }
   // The end of an operation in the timeline. Not agreed: it failed before.
   void Draw(const Operation& op, bool agreed);
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/engine/registry.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <cassert>
 
 #include "hvd/controller/group_book.h"
 
@@ -35,7 +38,27 @@ Status Registry::CheckBuffer(const Operation& op, const void* begin, size_t byte
 }
 
 Status Registry::Enter(Operation* op) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  AddInFlight(1);
+  while (short_.load(std::memory_order_seq_cst)) {
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  Status entered = Insert(op);
+  if (!entered) AddInFlight(-1);
+  return entered;
+}
+
+void Registry::EnterFromShort(Operation* op) {
+  const std::lock_guard lock(mutex_);
+  AddInFlight(1);
+  [[maybe_unused]] const Status entered = Insert(op);  // nothing was in flight, so there is nothing to object to
+  assert(entered);
+  LeaveShort();
+}
+
+Status Registry::Insert(Operation* op) {
   Names& names = names_[op->set];
   auto found = names.find(std::string_view(op->request.name));
   if (found != names.end() && found->second->in_flight != nullptr) {
@@ -105,6 +128,7 @@ void Registry::Leave(Operation* op) {
   std::lock_guard lock(mutex_);
   EraseBuffers(op);
   if (op->entry == nullptr) return;
+  AddInFlight(-1);
   op->entry->in_flight = nullptr;
   if (const auto member = controller::ParseGroupName(op->request.name)) {
     const auto group = groups_.find({op->set, std::string(member->group)});

@@ -4,8 +4,12 @@
 // length, whatever its tensors are called), by buffer (a buffer that one
 // operation writes may not be used by another), by handle.
 //
+// One operation may be under way by a shortcut (shortcut.h), in none of these tables, while nothing else is in flight:
+// whoever enters meanwhile waits until it is over or has entered, too. That is short.
+//
 // Thread safety: all functions; one mutex, held for a few lookups only. Never calls out.
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,6 +42,18 @@ class Registry {
   // Puts the operation in flight and gives it a handle (owners: engine and handle). Fails, leaving no trace, when its
   // name or one of its buffers is in use.
   Status Enter(Operation* op);
+  // With the progress token. Whether nothing is in flight; then nothing will be until LeaveShort or EnterFromShort.
+  bool EnterShort() {
+    short_.store(true, std::memory_order_seq_cst);
+    if (in_flight_.load(std::memory_order_seq_cst) == 0) return true;
+    LeaveShort();
+    return false;
+  }
+  void LeaveShort() { short_.store(false, std::memory_order_release); }
+  // As Enter, for the one that is under way by a shortcut.
+  void EnterFromShort(Operation* op);
+  // Whether anything is in flight, or waits to enter.
+  bool in_use() const { return in_flight_.load(std::memory_order_relaxed) > 0; }
   // Takes name and buffers back. The handle stays.
   void Leave(Operation* op);
   // As Leave for the buffers alone: a detached operation keeps its name.
@@ -74,6 +90,11 @@ class Registry {
   };
   using Names = std::unordered_map<std::string, std::unique_ptr<NameEntry>, Hash, std::equal_to<>>;
 
+  // With the lock.
+  Status Insert(Operation* op);
+  void AddInFlight(int change) {
+    in_flight_.store(in_flight_.load(std::memory_order_relaxed) + change, std::memory_order_seq_cst);
+  }
   Status CheckBuffer(const Operation& op, const void* begin, size_t bytes, bool writes) const;
   void EraseBuffers(Operation* op);
 
@@ -92,6 +113,9 @@ class Registry {
   std::vector<std::unique_ptr<Prepared>> prepared_;
   std::unordered_multimap<std::string, size_t> prepared_by_name_;  // indices into prepared_
   uint32_t next_handle_ = 1;
+  // Each side stores its own and then reads the other's. Changed with the lock, and with the token.
+  std::atomic<int> in_flight_{0};
+  std::atomic<bool> short_{false};
 };
 
 }  // namespace hvd::engine

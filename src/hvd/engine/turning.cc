@@ -7,21 +7,10 @@
 
 #include "hvd/controller/describe.h"
 #include "hvd/engine/engine.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "hvd/engine/relax.h"
 
 namespace hvd::engine {
 namespace {
-
-void Relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // While a caller waits for one operation it looks at that operation's set every time and at everything else now and
 // then.

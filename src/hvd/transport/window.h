@@ -58,6 +58,8 @@ class Window {
   // Said by the loop before it looks once more at what it waits for and then sleeps; EndSleep after it woke.
   virtual void BeginSleep() = 0;
   virtual void EndSleep() = 0;
+  // Makes BeginSleep dearer and RingAll cheaper: for ranks that seldom sleep. For good.
+  virtual void PayForFences() {}
 
   // --- life and death; see shm/board.h for how it is noticed ---
   virtual PeerState peer_state(int local) const = 0;

@@ -196,6 +196,10 @@ bool WindowCommunicator::Agreed(uint64_t position) const {
   return true;
 }
 
+bool WindowCommunicator::BesideMarks(uint64_t position) const {
+  return collective::window::AllBesideMarks(MeetingAt(position));
+}
+
 Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
   Meeting meeting;
   meeting.stream = &stream_;

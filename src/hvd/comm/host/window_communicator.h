@@ -67,6 +67,8 @@ class WindowCommunicator final : public Communicator {
   // All marks are there: whether they name the same plan.
   bool Agreed(uint64_t position) const;
   int64_t FirstDim(int member, uint64_t position) const { return stream_.header(member, position).first_dim; }
+  // All marks are there: whether the data is beside them, so that Begin finishes.
+  bool BesideMarks(uint64_t position) const;
   // All marks are there and agree: moves the data. nullptr: already finished (data beside the marks).
   std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work);
   // Marks from `position` on count for nobody: their positions will be published anew, in another epoch.

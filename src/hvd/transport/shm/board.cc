@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "hvd/base/text.h"
+#include "hvd/transport/shm/heavy_fence.h"
 
 namespace hvd::transport::shm {
 namespace {
@@ -64,7 +65,8 @@ Board::Board(std::byte* memory, int count, int self, int pid)
       cells_(reinterpret_cast<Cell*>(head_ + 1)),
       count_(count),
       self_(self),
-      bells_(new std::atomic<int>[static_cast<size_t>(count)]) {
+      bells_(new std::atomic<int>[static_cast<size_t>(count)]),
+      heavy_fences_(RegisterForHeavyFences()) {
   for (int i = 0; i < count; ++i) bells_[i].store(-1, std::memory_order_relaxed);
   cell(self).pid.store(pid, std::memory_order_release);
 }
@@ -94,8 +96,27 @@ void Board::Listen(bool listens) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
+void Board::PayForFences() {
+  if (!heavy_fences_) return;
+  paying_.store(true, std::memory_order_relaxed);
+  cell(self_).pays.store(1, std::memory_order_release);
+}
+
+bool Board::FencesArePaid() {
+  if (paid_.load(std::memory_order_relaxed)) return true;
+  if (!heavy_fences_) return false;
+  for (int i = 0; i < count_; ++i) {
+    if (i != self_ && cell(i).pays.load(std::memory_order_acquire) == 0) return false;
+  }
+  paid_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+// On the way of every operation. Without a fence of its own the peers' BeginSleep has one for both; the compiler must
+// still keep the order.
 void Board::RingAll() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  FencesArePaid() ? std::atomic_signal_fence(std::memory_order_seq_cst)
+                  : std::atomic_thread_fence(std::memory_order_seq_cst);
   for (int word = 0; word * 64 < count_; ++word) {
     uint64_t asleep = head_->sleeping[word].load(std::memory_order_relaxed);
     if (self_ / 64 == word) asleep &= ~(uint64_t{1} << (self_ % 64));
@@ -106,6 +127,7 @@ void Board::RingAll() {
 void Board::BeginSleep() {
   head_->sleeping[self_ / 64].fetch_or(uint64_t{1} << (self_ % 64), std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (paying_.load(std::memory_order_relaxed)) HeavyFence();
 }
 
 void Board::EndSleep() {

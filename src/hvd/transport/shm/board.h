@@ -62,6 +62,8 @@ class Board {
   void Listen(bool listens);
   void BeginSleep();
   void EndSleep();
+  // From now on BeginSleep pays for the fence of those who call RingAll: dear for who sleeps often.
+  void PayForFences();
 
   // --- life and death ---
   FutexWord& life(int local) { return cell(local).life; }
@@ -117,6 +119,7 @@ class Board {
     std::atomic<int32_t> blamed;  // rank + 1; 0: nobody
     std::atomic<int32_t> pid;
     int32_t rank;
+    std::atomic<uint32_t> pays;          // for fences; never taken back
     std::atomic<uint32_t> reason_bytes;  // 0: none yet
     char reason[kMaxReasonBytes];
     alignas(128) std::atomic<uint64_t> beat;
@@ -127,6 +130,8 @@ class Board {
   const Cell& cell(int local) const { return cells_[local]; }
   // [signal]
   void WriteBell(int local);
+  // Whether all peers pay for this rank's fences.
+  bool FencesArePaid();
   bool Entered(int lock_result);
 
   Head* const head_;
@@ -134,6 +139,9 @@ class Board {
   const int count_;
   const int self_;
   const std::unique_ptr<std::atomic<int>[]> bells_;
+  const bool heavy_fences_;
+  std::atomic<bool> paying_{false};  // this rank, for the others
+  std::atomic<bool> paid_{false};    // the others, for this rank
 };
 
 }  // namespace hvd::transport::shm

@@ -20,6 +20,7 @@ class BoardWindow : public Window {
   void Listen(bool listens) override { board_.Listen(listens); }
   void BeginSleep() override { board_.BeginSleep(); }
   void EndSleep() override { board_.EndSleep(); }
+  void PayForFences() override { board_.PayForFences(); }
 
   PeerState peer_state(int local) const override { return board_.state(local); }
   bool revoked() const override { return board_.revoked(); }

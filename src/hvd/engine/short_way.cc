@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small operation that was done before, on the caller's thread and in one go; see shortcut.h.
+//
+// The caller holds the token from the mark to the end, so nobody else sees the set, the registry or the recorder
+// half-way. It holds it for a bounded number of looks only: then, or as soon as anybody needs the token or the
+// registry, or the generation ends, or the marks disagree, it makes the ordinary operation of it that would have been
+// at this place, and goes on as any other.
+#include <utility>
+
+#include "hvd/engine/engine.h"
+#include "hvd/engine/relax.h"
+
+namespace hvd::engine {
+namespace {
+
+// Some microseconds: peers that are later than that are waited for in the ordinary way.
+constexpr int kLooks = 256;
+
+bool Overlap(const Order& order) {
+  return order.input != order.output && order.input < order.output + order.output_bytes &&
+         order.output < order.input + order.input_bytes;
+}
+
+}  // namespace
+
+// Keeps arena memory that its owner gives back meanwhile.
+class Engine::ShortPins {
+ public:
+  explicit ShortPins(const Order& order)
+      : input_(order.input), output_(order.output == order.input ? nullptr : order.output) {
+    auto& arena = transport::shm::Arena::Process();
+    if (arena.Pin(input_, order.input_bytes) < 0) input_ = nullptr;
+    if (output_ != nullptr && arena.Pin(output_, order.output_bytes) < 0) output_ = nullptr;
+  }
+  ~ShortPins() {
+    if (input_ != nullptr) transport::shm::Arena::Process().Release(input_);
+    if (output_ != nullptr) transport::shm::Arena::Process().Release(output_);
+  }
+  ShortPins(const ShortPins&) = delete;
+  ShortPins& operator=(const ShortPins&) = delete;
+
+ private:
+  const std::byte* input_;
+  const std::byte* output_;
+};
+
+Shortcut* Engine::BeginShort(const Order& order, ProcessSet** set) {
+  if (phase_.load(std::memory_order_relaxed) != Phase::kWorking || stopping_.load(std::memory_order_relaxed)) {
+    return nullptr;
+  }
+  Shortcut* shortcut = shortcuts_.Find(order);
+  if (shortcut == nullptr) return nullptr;
+  *set = sets_.Find(shortcut->process_set);
+  if (*set == nullptr || (*set)->serial() != shortcut->serial || !(*set)->ReadyFor(shortcut)) return nullptr;
+  // What is wrong with the buffers the ordinary way says.
+  const size_t bytes = shortcut->work.payload.bytes();
+  if (order.input_bytes != bytes || order.output_bytes != bytes || Overlap(order) || order.input == nullptr ||
+      order.output == nullptr || transport::shm::Arena::Process().inherited()) {
+    return nullptr;
+  }
+  if (inbox_full_.load(std::memory_order_relaxed) || !registry_.EnterShort()) return nullptr;
+  shortcut->work.payload.Clear();
+  shortcut->work.payload.Add({order.input, order.output, bytes});
+  if ((*set)->BeginShort(*shortcut)) return shortcut;
+  registry_.LeaveShort();
+  return nullptr;
+}
+
+bool Engine::MustHurry() const {
+  return registry_.in_use() || callers_waiting_.load(std::memory_order_relaxed) > 0 ||
+         stopping_.load(std::memory_order_relaxed) || world_.window->revoked();
+}
+
+Operation* Engine::MakeOrdinary(const Shortcut& shortcut, const Order& order, ProcessSet* set) {
+  Submission submission;
+  submission.request = shortcut.request;
+  submission.process_set = shortcut.process_set;
+  submission.input = order.input;
+  submission.input_bytes = order.input_bytes;
+  submission.output = order.output;
+  submission.output_bytes = order.output_bytes;
+  Operation* op = MakeOperation(set, std::move(submission));
+  op->callback.store(Operation::Callback::kHeld, std::memory_order_relaxed);
+  op->flight = shortcut.entry;
+  op->ticks.submitted = shortcut.begun;
+  registry_.EnterFromShort(op);
+  op->entry->flight = shortcut.flight;
+  PinBuffers(op);
+  if (op->deadline != Time::max()) timed_.push_back(op);
+  set->AdoptShort(op, shortcut);
+  return op;
+}
+
+Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shape* shape) {
+  if (registry_.in_use() || recorder_.draws() || shut_down_.load(std::memory_order_relaxed) || !TryToken()) {
+    return Short::kNone;
+  }
+  ProcessSet* set = nullptr;
+  Operation* op = nullptr;
+  {
+    const ShortPins pins(order);
+    Shortcut* shortcut = BeginShort(order, &set);
+    if (shortcut == nullptr) {
+      GiveToken();
+      return Short::kNone;
+    }
+    // The mark is on its way: what this rank keeps for itself is written meanwhile.
+    shortcut->begun = recorder_.Now();
+    recorder_.BeginShort(shortcut);
+    auto step = set->StepShort(shortcut);
+    for (int looks = 0; step == ProcessSet::ShortStep::kWaiting; ++looks) {
+      if (looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
+      Relax();
+      step = set->StepShort(shortcut);
+    }
+    if (step == ProcessSet::ShortStep::kDone) {
+      recorder_.EndShort(*shortcut, set->LastShortPosition(), set->LastOfShort());
+      if (!last_error_.empty()) last_error_.clear();
+      if (shape != nullptr) *shape = shortcut->request.signature.shape;
+      registry_.LeaveShort();
+    } else {
+      op = MakeOrdinary(*shortcut, order, set);
+    }
+  }
+  if (op == nullptr) {
+    GiveToken();
+    return Short::kDone;
+  }
+  const Time until = wait_s < 0 ? Time::max() : world_.loop->Now() + Seconds(wait_s);
+  TurnUntilOver(op, until);
+  GiveToken();
+  *ran = Await(op, until);
+  return Short::kRan;
+}
+
+}  // namespace hvd::engine

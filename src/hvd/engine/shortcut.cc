@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/engine/shortcut.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "hvd/engine/process_set.h"
+
+namespace hvd::engine {
+namespace {
+
+uint64_t WordAt(const char* text) {
+  uint64_t word;
+  std::memcpy(&word, text, sizeof word);
+  return word;
+}
+
+// Names of a job differ at one end or the other, most of them; a collision costs time only.
+uint64_t Hash(std::string_view name) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
+  uint64_t first = 0;
+  uint64_t last = 0;
+  if (name.size() >= 8) {
+    first = WordAt(name.data());
+    last = WordAt(name.data() + name.size() - 8);
+  } else {
+    std::memcpy(&first, name.data(), name.size());
+  }
+  uint64_t middle = 0;
+  for (size_t at = 8; at + 16 <= name.size(); at += 8) middle = (middle + WordAt(name.data() + at)) * kMix;
+  return ((first ^ std::rotl(last, 29) ^ middle) + name.size()) * kMix;
+}
+
+bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+
+}  // namespace
+
+std::unique_ptr<Shortcut>& Shortcuts::Slot(uint64_t prepared, std::string_view name) {
+  const uint64_t hash = prepared != 0 ? prepared << 54 : Hash(name);
+  return table_[hash >> 54];
+}
+
+bool Shortcuts::Matches(const Shortcut& known, const Order& order) {
+  if (known.prepared != order.prepared) return false;
+  if (order.prepared != 0) return true;
+  const controller::Signature& signature = known.request.signature;
+  return known.request.name == order.name && known.process_set == order.process_set && signature.dtype == order.dtype &&
+         signature.reduce_op == order.reduce_op && SameBits(signature.prescale, order.prescale) &&
+         SameBits(signature.postscale, order.postscale) &&
+         std::equal(signature.shape.begin(), signature.shape.end(), order.shape.begin(), order.shape.end());
+}
+
+void Shortcuts::Learn(uint64_t prepared, int process_set, const Operation& op) {
+  static_assert(kKept == 1 << (64 - 54));
+  const bool fits = op.work.op == OpKind::kAllreduce && op.uid != 0 && op.error.code == Code::kOk &&
+                    op.input_bytes > 0 && op.input_bytes <= kMostBytes && op.set->by_memory() && !op.detached;
+  if (!fits) return;
+  if (table_.empty()) table_.resize(kKept);
+  std::unique_ptr<Shortcut>& slot = Slot(prepared, op.request.name);
+  const bool known = slot != nullptr && slot->prepared == prepared && slot->process_set == process_set &&
+                     slot->serial == op.set->serial() && slot->request == op.request;
+  if (known) return;
+  slot = std::make_unique<Shortcut>();
+  slot->prepared = prepared;
+  slot->process_set = process_set;
+  slot->serial = op.set->serial();
+  slot->request = op.request;
+  slot->work = op.work;
+}
+
+}  // namespace hvd::engine

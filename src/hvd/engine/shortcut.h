@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Small blocking operations that were done before: what is known of them, so that the next time asks nothing twice.
+//
+// A shortcut is what was left of an operation that went through all checks, was agreed on by announcement and finished
+// beside the marks. A caller who asks for the same again, while nothing else is in flight on this rank, publishes the
+// mark at once, looks at the peers' marks, reduces, and is done: no Operation, no handle, no table. Whatever is out of
+// the ordinary meanwhile turns it into an ordinary operation at the same position: see short_way.cc.
+//
+// Thread safety: call with the progress token.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "hvd/comm/communicator.h"
+#include "hvd/controller/plan.h"
+#include "hvd/engine/operation.h"
+
+namespace hvd::engine {
+
+// An allreduce as a caller asks for it, in the caller's memory. Nothing is checked.
+struct Order {
+  uint64_t prepared = 0;  // its id; then the description below it counts for nothing
+  std::string_view name;
+  int process_set = 0;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  double prescale = 1;
+  double postscale = 1;
+  std::span<const int64_t> shape;
+
+  const std::byte* input = nullptr;
+  size_t input_bytes = 0;
+  std::byte* output = nullptr;
+  size_t output_bytes = 0;
+};
+
+struct Shortcut {
+  uint64_t prepared = 0;
+  int process_set = 0;
+  int serial = 0;  // of the set
+  controller::Request request;
+  comm::Work work;
+  uint64_t uid = 0;                // of its plan
+  uint64_t plans = 0;              // changes of the plans after which the uid was looked up
+  uint64_t flight = ~uint64_t{0};  // as NameEntry::flight
+
+  // The run that is under way.
+  uint64_t entry = ~uint64_t{0};  // in the flight recorder
+  uint64_t begun = 0;             // by the recorder's clock
+  uint64_t agreed = 0;
+};
+
+class Shortcuts {
+ public:
+  // Larger data takes so long that checks do not matter.
+  static constexpr size_t kMostBytes = 64 << 10;
+
+  // nullptr: not known.
+  Shortcut* Find(const Order& order) {
+    if (table_.empty()) return nullptr;
+    Shortcut* known = Slot(order.prepared, order.name).get();
+    return known != nullptr && Matches(*known, order) ? known : nullptr;
+  }
+  // Remembers an operation that is over, if the next one could be done the short way.
+  void Learn(uint64_t prepared, int process_set, const Operation& op);
+
+ private:
+  static constexpr size_t kKept = 1024;
+
+  static bool Matches(const Shortcut& known, const Order& order);
+  std::unique_ptr<Shortcut>& Slot(uint64_t prepared, std::string_view name);
+
+  std::vector<std::unique_ptr<Shortcut>> table_;  // by hash; a newer one takes an older one's place
+};
+
+}  // namespace hvd::engine
