@@ -17,6 +17,13 @@ std::atomic<uint32_t> g_stamp{0};
 constexpr int kSpinsAlone = 20000;
 constexpr int kSpinsCrowded = 200;
 
+// Of all ranks of this host: each may be bound to some of them.
+int UsableCores(const World& world) {
+  std::vector<int> pids;
+  for (const Rank rank : world.layout.local_ranks) pids.push_back(world.ranks[rank].pid);
+  return topology::UsableCores(pids);
+}
+
 }  // namespace
 
 Engine::Engine(World world, Options options)
@@ -27,7 +34,7 @@ Engine::Engine(World world, Options options)
       recorder_(world_, options_.config, options_.signals),
       liveness_(this),
       stalls_(this) {
-  crowded_ = world_.layout.local_size > topology::UsableCores();
+  crowded_ = world_.layout.local_size > UsableCores(world_);
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
   if (options_.config.spin_us >= 0)
     spin_limit_ = static_cast<int>(std::min<int64_t>(options_.config.spin_us * 20, 1 << 30));

@@ -80,17 +80,19 @@ bool ProcessSet::BeginShort(const Shortcut& shortcut) {
 }
 
 ProcessSet::ShortStep ProcessSet::StepShort(Shortcut* shortcut) {
-  if (const int missing = options_.announce->Missing(epoch_, head_); missing >= 0) {
-    late_ = missing;
+  const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid);
+  if (look.missing >= 0) {
+    late_ = look.missing;
     late_below_ = next_;
     return ShortStep::kWaiting;
   }
-  if (!options_.announce->Agreed(head_) || !options_.announce->BesideMarks(head_)) return ShortStep::kOrdinary;
+  if (!look.finishes) return ShortStep::kOrdinary;
   // Of the few nanoseconds that less takes nobody wants an account.
   constexpr size_t kWorthTiming = 1 << 10;
   shortcut->agreed = shortcut->work.payload.bytes() >= kWorthTiming ? options_.recorder->Now() : 0;
-  options_.announce->Begin(head_, &shortcut->work);
+  options_.announce->Finish(head_, shortcut->work);
   options_.announce->Release(head_++);
+  options_.announce->PrepareFor(head_, shortcut->work.payload.bytes());
   return ShortStep::kDone;
 }
 

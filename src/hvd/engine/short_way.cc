@@ -15,6 +15,8 @@ namespace {
 
 // Some microseconds: peers that are later than that are waited for in the ordinary way.
 constexpr int kLooks = 256;
+// Without a pause, which may take as long as a line takes from core to core.
+constexpr int kHastyLooks = 48;
 
 bool Overlap(const Order& order) {
   return order.input != order.output && order.input < order.output + order.output_bytes &&
@@ -109,8 +111,10 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
     recorder_.BeginShort(shortcut);
     auto step = set->StepShort(shortcut);
     for (int looks = 0; step == ProcessSet::ShortStep::kWaiting; ++looks) {
-      if (looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
-      Relax();
+      if (looks >= kHastyLooks) {
+        if (looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
+        Relax();
+      }
       step = set->StepShort(shortcut);
     }
     if (step == ProcessSet::ShortStep::kDone) {

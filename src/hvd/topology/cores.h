@@ -5,6 +5,7 @@
 // Thread safety: all functions may be called from any thread.
 
 #include <cstdint>
+#include <span>
 
 #include "hvd/topology/cgroup.h"
 
@@ -12,6 +13,10 @@ namespace hvd::topology {
 
 // At least 1. A quota of 2.5 counts as 2: who spins on 3 is throttled.
 int UsableCores(const CgroupPaths& paths = {});
+
+// As above, of this process and these together: ranks that are bound to a core each have as many cores as ranks. A
+// process that cannot be asked counts for nothing.
+int UsableCores(std::span<const int> pids, const CgroupPaths& paths = {});
 
 // Bytes of RAM, or of the container's limit if that is less.
 int64_t TotalMemory(const CgroupPaths& paths = {});

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 namespace hvd::topology {
 namespace {
@@ -86,6 +87,25 @@ TEST_F(Cgroup, AffinityCounts) {
     seen = UsableCores(paths_);
   }).join();
   EXPECT_EQ(seen, 1);
+}
+
+TEST_F(Cgroup, ProcessesThatAreBoundHaveTheirCoresTogether) {
+  const int cores = UsableCores(paths_);
+  int together = 0;
+  const int process = ::getpid();
+  // The main thread's affinity is the process's: still all cores.
+  std::thread([&] {
+    cpu_set_t all;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &all)) ++first;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    together = UsableCores(std::vector<int>{process, 0x7fffffff}, paths_);
+  }).join();
+  EXPECT_EQ(together, cores);
 }
 
 }  // namespace

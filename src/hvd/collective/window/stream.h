@@ -25,7 +25,7 @@ enum class Place : uint32_t {
   kStaged = 4,   // chunk by chunk in a ring in the arena at `in_offset`
 };
 
-inline constexpr size_t kTinyBytes = 16;
+inline constexpr size_t kTinyBytes = 32;
 
 struct alignas(64) Header {
   std::atomic<uint64_t> mark;

@@ -31,6 +31,18 @@ constexpr size_t kDirectFrom = 8 << 10;
 // Staged chunks must stay in the cache; memory that is used in place need not be cut that small.
 constexpr size_t kDirectChunk = 512 << 10;
 
+constexpr size_t kLine = 64;
+// More than this the caches cannot fetch ahead at once.
+constexpr size_t kMostPrepared = 1 << 10;
+
+void FetchToWrite(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));  // does nothing where it is not known
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 bool AllDirect(const Meeting& meeting) {
   for (int m = 0; m < meeting.members(); ++m) {
     if (meeting.header(m).place != Place::kDirect) return false;
@@ -196,8 +208,11 @@ bool WindowCommunicator::Agreed(uint64_t position) const {
   return true;
 }
 
-bool WindowCommunicator::BesideMarks(uint64_t position) const {
-  return collective::window::AllBesideMarks(MeetingAt(position));
+void WindowCommunicator::PrepareFor(uint64_t position, size_t bytes) const {
+  FetchToWrite(&stream_.header(stream_.me(), position));
+  if (bytes <= kTinyBytes || bytes > kMostPrepared) return;
+  const std::byte* payload = stream_.payload(stream_.me(), position);
+  for (size_t at = 0; at < bytes; at += kLine) FetchToWrite(payload + at);
 }
 
 Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
@@ -239,6 +254,11 @@ std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position
     }
   }
   return std::make_unique<ChunkedPull>(meeting, std::move(sources), &work->payload);
+}
+
+void WindowCommunicator::Finish(uint64_t position, const Work& work) {
+  CountFlow(work, stream_.me(), 0, options_.flows);
+  FinishBesideMarks(MeetingAt(position), work);
 }
 
 void WindowCommunicator::FinishBesideMarks(const Meeting& meeting, const Work& work) {

@@ -57,6 +57,9 @@ class WindowCommunicator final : public Communicator {
   Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work);
   // A member whose mark is not there yet; -1 if all are.
   int Missing(uint64_t epoch, uint64_t position) const;
+  // Fetches memory that this member will write next, and that the peers have read since it was last written: the mark's
+  // and that of as much data, if it is small.
+  void PrepareFor(uint64_t position, size_t bytes) const;
   // Positions that Start was given put their marks one after the other.
   bool IsNext(uint64_t position) const { return position == next_publish_; }
   void Advance() { ++next_publish_; }
@@ -67,10 +70,27 @@ class WindowCommunicator final : public Communicator {
   // All marks are there: whether they name the same plan.
   bool Agreed(uint64_t position) const;
   int64_t FirstDim(int member, uint64_t position) const { return stream_.header(member, position).first_dim; }
-  // All marks are there: whether the data is beside them, so that Begin finishes.
-  bool BesideMarks(uint64_t position) const;
+  // For one that waits for its first look to succeed: all of Missing, Agreed and whether the data is beside the marks,
+  // so that Begin finishes.
+  struct Look {
+    int missing = -1;
+    bool finishes = false;
+  };
+  Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid) const {
+    using collective::window::Place;
+    const uint64_t mark = collective::window::Stream::Mark(epoch, position);
+    bool finishes = true;
+    for (int m = 0; m < stream_.members(); ++m) {
+      const collective::window::Header& header = stream_.header(m, position);
+      if (header.mark.load(std::memory_order_acquire) != mark) return {m, false};
+      finishes &= header.uid == uid && header.place != Place::kDirect && header.place != Place::kStaged;
+    }
+    return {-1, finishes};
+  }
   // All marks are there and agree: moves the data. nullptr: already finished (data beside the marks).
   std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work);
+  // As Begin, where LookAt has seen that it finishes.
+  void Finish(uint64_t position, const Work& work);
   // Marks from `position` on count for nobody: their positions will be published anew, in another epoch.
   void Withdraw(uint64_t position);
   // This member is finished with the position, in whichever way.

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small allreduces again and again, which go the short way (engine/shortcut.h), and everything that turns one of them
+// into an ordinary operation half-way: late ranks, other threads, ranks that want something else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "tests/support/job.h"
+#include "tests/support/request.h"
+
+namespace hvd::test {
+namespace {
+
+constexpr size_t kCounts[] = {1, 4, 8, 9, 250, 4000, 16384};
+
+// What rank `rank` brings in a round; sums are exact.
+float Value(int rank, int round) { return static_cast<float>(rank * 1000 + round % 500); }
+float SumOf(int size, int round) {
+  float sum = 0;
+  for (int rank = 0; rank < size; ++rank) sum += Value(rank, round);
+  return sum;
+}
+
+void ExpectAll(const std::vector<float>& data, float value) { ASSERT_EQ(data, std::vector<float>(data.size(), value)); }
+
+class ShortcutTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ShortcutTest, ::testing::Values(2, 3));
+
+TEST_P(ShortcutTest, GivesEveryRoundsSum) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 60; ++round) {
+      for (const size_t count : kCounts) {
+        std::vector<float> in(count, Value(rank, round));
+        std::vector<float> out(count, -1);
+        Request request(HVD_ALLREDUCE, "s" + std::to_string(count), {static_cast<int64_t>(count)}, in.data());
+        const bool in_place = round % 2 == 0;
+        if (!in_place) request->output.data = out.data();
+        hvd_output output = EmptyOutput();
+        ASSERT_EQ(hvd_run(ctx, request, &output), HVD_OK) << hvd_last_error();
+        ExpectAll(in_place ? in : out, SumOf(size, round));
+        ASSERT_EQ(output.data, request->output.data);
+        ASSERT_EQ(output.ndim, 1);
+        ASSERT_EQ(output.shape[0], static_cast<int64_t>(count));
+        ASSERT_EQ(output.engine_owned, 0);
+      }
+    }
+  });
+}
+
+TEST_P(ShortcutTest, WaitsForLateRanks) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 40; ++round) {
+      if (round % size == rank) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::vector<float> data(5, Value(rank, round));
+      ASSERT_EQ(Sum(ctx, "late", data.data(), data.size()), HVD_OK) << hvd_last_error();
+      ExpectAll(data, SumOf(size, round));
+    }
+  });
+}
+
+TEST_P(ShortcutTest, ThreadsDoNotDisturbEachOther) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    const auto work = [&](const std::string& name) {
+      for (int round = 0; round < 150; ++round) {
+        std::vector<float> data(3, Value(rank, round));
+        ASSERT_EQ(Sum(ctx, name, data.data(), data.size()), HVD_OK) << hvd_last_error();
+        ExpectAll(data, SumOf(size, round));
+      }
+    };
+    std::thread other(work, "other");
+    work("mine");
+    other.join();
+  });
+}
+
+TEST(Shortcut, KnowsAPreparedRequestByItsId) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    std::vector<float> data(6);
+    const Request described(HVD_ALLREDUCE, "p", {2, 3}, data.data());
+    uint64_t id = 0;
+    ASSERT_EQ(hvd_prepare(ctx, described, &id), HVD_OK) << hvd_last_error();
+    for (int round = 0; round < 20; ++round) {
+      std::fill(data.begin(), data.end(), Value(rank, round));
+      Request request(HVD_ALLREDUCE, "", {6}, data.data());
+      request->prepared = id;
+      request->ndim = 0;
+      hvd_output output = EmptyOutput();
+      ASSERT_EQ(hvd_run(ctx, request, &output), HVD_OK) << hvd_last_error();
+      ExpectAll(data, SumOf(2, round));
+      ASSERT_EQ(output.ndim, 2);
+      ASSERT_EQ(output.shape[0], 2);
+      ASSERT_EQ(output.shape[1], 3);
+    }
+  });
+}
+
+TEST(Shortcut, ANameMayChangeItsMeaning) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 30; ++round) {
+      const auto count = static_cast<size_t>(1 + round / 4 % 3);
+      std::vector<float> data(count, Value(rank, round));
+      Request request(HVD_ALLREDUCE, "changes", {static_cast<int64_t>(count)}, data.data());
+      if (round % 8 >= 6) request->reduce_op = HVD_MAX;
+      ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
+      ExpectAll(data, round % 8 >= 6 ? Value(1, round) : SumOf(2, round));
+    }
+  });
+}
+
+TEST(Shortcut, WrongBuffersAreRefusedAsTheFirstTime) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    std::vector<float> data(8, 1);
+    for (int round = 0; round < 4; ++round) ASSERT_EQ(Sum(ctx, "w", data.data(), 4), HVD_OK) << hvd_last_error();
+    Request shorter(HVD_ALLREDUCE, "w", {4}, data.data());
+    shorter->output.bytes = 8;
+    EXPECT_EQ(hvd_run(ctx, shorter, nullptr), HVD_INVALID_ARGUMENT);
+    Request overlaps(HVD_ALLREDUCE, "w", {4}, data.data());
+    overlaps->output.data = data.data() + 2;
+    EXPECT_EQ(hvd_run(ctx, overlaps, nullptr), HVD_INVALID_ARGUMENT);
+    Request nothing(HVD_ALLREDUCE, "w", {4}, nullptr);
+    EXPECT_EQ(hvd_run(ctx, nothing, nullptr), HVD_INVALID_ARGUMENT);
+    std::fill(data.begin(), data.end(), Value(rank, 0));
+    ASSERT_EQ(Sum(ctx, "w", data.data(), 4), HVD_OK) << hvd_last_error();
+    EXPECT_EQ(data[0], SumOf(2, 0));
+  });
+}
+
+TEST(Shortcut, ATimeOutLeavesAnOrdinaryOperation) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    std::vector<float> data(2);
+    for (int round = 0; round < 6; ++round) {
+      std::fill(data.begin(), data.end(), Value(rank, round));
+      const Request request(HVD_ALLREDUCE, "t", {2}, data.data());
+      hvd_handle handle = 0;
+      // Rank 1 comes when rank 0 has given up waiting.
+      if (rank == 1 && round >= 3) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      const int status = hvd_run_for(ctx, request, rank == 0 && round >= 3 ? 0.005 : 60, nullptr, &handle);
+      if (status == HVD_IN_PROGRESS) {
+        ASSERT_EQ(hvd_wait(ctx, handle, -1), HVD_OK) << hvd_last_error();
+        ASSERT_EQ(hvd_release(ctx, handle), HVD_OK);
+      } else {
+        ASSERT_EQ(status, HVD_OK) << hvd_last_error();
+      }
+      ExpectAll(data, SumOf(2, round));
+    }
+  });
+}
+
+TEST(Shortcut, RanksMayWantDifferentThings) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 12; ++round) {
+      // At first in the same order, so that both are known; then each rank begins with another one.
+      const bool crossed = round >= 3 && rank == 1;
+      std::vector<float> first(2, Value(rank, round));
+      std::vector<float> second(3, Value(rank, round));
+      const std::string names[] = {"a", "b"};
+      const Request begin(HVD_ALLREDUCE, names[crossed], {2 + crossed}, crossed ? second.data() : first.data());
+      const Request end(HVD_ALLREDUCE, names[!crossed], {3 - crossed}, crossed ? first.data() : second.data());
+      hvd_handle handle = 0;
+      const int status = hvd_run_for(ctx, begin, round >= 3 ? 0.002 : 60, nullptr, &handle);
+      ASSERT_TRUE(status == HVD_OK || status == HVD_IN_PROGRESS) << hvd_last_error();
+      ASSERT_EQ(hvd_run(ctx, end, nullptr), HVD_OK) << hvd_last_error();
+      if (status == HVD_IN_PROGRESS) {
+        ASSERT_EQ(hvd_wait(ctx, handle, -1), HVD_OK) << hvd_last_error();
+        ASSERT_EQ(hvd_release(ctx, handle), HVD_OK);
+      }
+      ExpectAll(first, SumOf(2, round));
+      ExpectAll(second, SumOf(2, round));
+    }
+  });
+}
+
+TEST(Shortcut, OneNameAtATimeStaysTheRule) {
+  RunThreads(2, [&](int rank, hvd_context* ctx) {
+    std::vector<float> data(1);
+    for (int round = 0; round < 4; ++round) ASSERT_EQ(Sum(ctx, "x", data.data(), 1), HVD_OK) << hvd_last_error();
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::vector<float> mine(1, Value(rank, 7));
+    if (rank == 1) {
+      ASSERT_EQ(Sum(ctx, "x", mine.data(), 1), HVD_OK) << hvd_last_error();
+      return;
+    }
+    // Whichever thread is second is refused.
+    int statuses[2] = {};
+    std::vector<float> others(1, Value(rank, 7));
+    std::thread other([&] { statuses[1] = Sum(ctx, "x", others.data(), 1); });
+    statuses[0] = Sum(ctx, "x", mine.data(), 1);
+    other.join();
+    const bool first = statuses[0] == HVD_OK;
+    EXPECT_EQ(statuses[first ? 0 : 1], HVD_OK);
+    EXPECT_EQ(statuses[first ? 1 : 0], HVD_INVALID_ARGUMENT);
+    EXPECT_EQ(first ? mine[0] : others[0], SumOf(2, 7));
+  });
+}
+
+}  // namespace
+}  // namespace hvd::test
