@@ -64,7 +64,7 @@ bool ProcessSet::ReadyFor(Shortcut* shortcut) {
   if (!announcing_ || in_flight_.load(std::memory_order_relaxed) > 0 || head_ != next_ || !waiting_.empty()) {
     return false;
   }
-  if (left_.code != Code::kOk || joined_ != nullptr || gave_up_) return false;
+  if (left_.code != Code::kOk || joined_ != nullptr || gave_up_ || closed_) return false;
   if (shortcut->plans == book_.changes()) return true;
   const controller::PlanPtr plan = book_.Match(shortcut->request);
   if (plan == nullptr) return false;

@@ -112,7 +112,7 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
     auto step = set->StepShort(shortcut);
     for (int looks = 0; step == ProcessSet::ShortStep::kWaiting; ++looks) {
       if (looks >= kHastyLooks) {
-        if (looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
+        if (crowded_ || looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
         Relax();
       }
       step = set->StepShort(shortcut);
