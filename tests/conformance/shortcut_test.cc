@@ -112,6 +112,18 @@ TEST(Shortcut, ANameMayChangeItsMeaning) {
   });
 }
 
+TEST(Shortcut, AdasumStaysAdasum) {
+  RunThreads(2, [&](int, hvd_context* ctx) {
+    for (int round = 0; round < 8; ++round) {
+      std::vector<float> data(4, 3);
+      Request request(HVD_ALLREDUCE, "adasum", {4}, data.data());
+      request->reduce_op = HVD_ADASUM;
+      ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
+      ExpectAll(data, 3);  // of equal vectors: that vector
+    }
+  });
+}
+
 TEST(Shortcut, WrongBuffersAreRefusedAsTheFirstTime) {
   RunThreads(2, [&](int rank, hvd_context* ctx) {
     std::vector<float> data(8, 1);

@@ -79,6 +79,8 @@ class ProcessSet {
   bool polled() const { return options_.log != nullptr && options_.log->polled(); }
   // Whether the operation's result has another size than its input.
   static bool SizesResult(OpKind op);
+  // Whether a mark in the announcement stream can say all about it.
+  static bool Announces(const controller::Signature& signature);
   // Member index of a global rank; -1 if it is no member.
   int MemberOf(Rank rank) const;
 
@@ -175,8 +177,6 @@ class ProcessSet {
   void Forget(const controller::LogEntry& entry);
   // What one member does alone, when its result has its memory.
   void MoveAlone(Operation* op);
-  // Whether a mark in the announcement stream can say all about it.
-  static bool Announces(const controller::Signature& signature);
   // Who gives how much to whom; `rows` as Execution::first_dims. The rows of this member's result.
   int64_t PrepareParts(Operation* op, const std::vector<int64_t>& rows);
   // Sizes the result and finds memory for it. False: it was asked for, and the operation cannot start yet.

@@ -55,7 +55,7 @@ void Shortcuts::Learn(uint64_t prepared, int process_set, const Operation& op) {
   static_assert(kKept == 1 << (64 - 54));
   const bool fits = op.work.op == OpKind::kAllreduce && op.uid != 0 && op.error.code == Code::kOk &&
                     op.input_bytes > 0 && op.input_bytes <= kMostBytes && op.set->by_memory() && !op.detached;
-  if (!fits) return;
+  if (!fits || !ProcessSet::Announces(op.request.signature)) return;
   if (table_.empty()) table_.resize(kKept);
   std::unique_ptr<Shortcut>& slot = Slot(prepared, op.request.name);
   const bool known = slot != nullptr && slot->prepared == prepared && slot->process_set == process_set &&
