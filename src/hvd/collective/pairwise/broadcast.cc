@@ -35,7 +35,7 @@ Progress Broadcast::Step() {
   if (link_.failed()) return Progress::kFailed;
   bool moved = false;
   if (place_.parent >= 0 && posted_ < chunks_) {
-    arrived_.push_back(std::make_shared<int>(1));
+    arrived_.push_back(std::make_shared<int>(0));
     link_.Recv(place_.parent, 0, Chunk(posted_++), arrived_.back());
     moved = true;
   }

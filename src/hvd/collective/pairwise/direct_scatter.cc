@@ -42,7 +42,6 @@ void DirectScatter::StartRound() {
     const auto theirs = parts_.Piece(m, started_);
     if (theirs.size() > 0) link_.Send(m, 0, InputBytes(*payload_, theirs.begin, theirs.size()));
     if (my_bytes == 0) continue;
-    ++*round.missing;
     link_.Recv(m, 0, {{round.pieces.data() + my_bytes * m, my_bytes}}, round.missing);
   }
   ++started_;

@@ -32,11 +32,13 @@ std::vector<iovec> OutputBytes(const Payload& payload, size_t offset, size_t byt
   });
 }
 
-void Link::Send(int member, int phase, std::vector<iovec> data) {
+void Link::Send(int member, int phase, std::vector<iovec> data, std::shared_ptr<int> count) {
   ++state_->sending;
+  if (count != nullptr) ++*count;
   ++state_->outstanding[member];
-  pairs_[member]->Send(lane_ + phase, std::move(data), [state = state_, member](Status status) {
+  pairs_[member]->Send(lane_ + phase, std::move(data), [state = state_, member, count](Status status) {
     --state->sending;
+    if (count != nullptr) --*count;
     --state->outstanding[member];
     if (!status && !state->failed) {
       state->failed = true;
@@ -45,11 +47,12 @@ void Link::Send(int member, int phase, std::vector<iovec> data) {
   });
 }
 
-void Link::Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<int> countdown) {
+void Link::Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<int> count) {
+  ++*count;
   ++state_->outstanding[member];
-  pairs_[member]->Recv(lane_ + phase, std::move(into), nullptr, [state = state_, member, countdown](Status status) {
+  pairs_[member]->Recv(lane_ + phase, std::move(into), nullptr, [state = state_, member, count](Status status) {
     --state->outstanding[member];
-    --*countdown;
+    --*count;
     if (!status && !state->failed) {
       state->failed = true;
       state->error = std::move(status).error();

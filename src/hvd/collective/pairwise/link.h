@@ -37,9 +37,9 @@ class Link {
   int members() const { return static_cast<int>(pairs_.size()); }
   int me() const { return me_; }
 
-  void Send(int member, int phase, std::vector<iovec> data);
-  // `arrived` is set when the bytes are there.
-  void Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<int> countdown);
+  // `count`, where there is one, is one higher until the bytes are taken (there).
+  void Send(int member, int phase, std::vector<iovec> data, std::shared_ptr<int> count = nullptr);
+  void Recv(int member, int phase, std::vector<iovec> into, std::shared_ptr<int> count);
 
   bool failed() const { return state_->failed; }
   const Error& error() const { return state_->error; }

@@ -13,6 +13,9 @@ using collective::pairwise::Link;
 
 namespace {
 
+// Of a round of an allreduce, per member: a good-sized message that still lies in the cache when it is summed.
+constexpr size_t kSliceBytes = 256 << 10;
+
 // The agreement that starts a barrier is the barrier.
 class Nothing final : public collective::Machine {
  public:
@@ -38,12 +41,10 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
   const auto set = static_cast<transport::Lane>(static_cast<uint32_t>(options_.process_set));
   Link link(options_.pairs, options_.me, (set << 48) | (position << 2));
   switch (work->op) {
-    case OpKind::kAllreduce: {
-      // Enough per round that every member's slice is a good-sized message.
-      const size_t round = options_.chunk_bytes * options_.pairs.size();
-      return std::make_unique<collective::pairwise::DirectReduce>(std::move(link), options_.order, work->reduce_op,
-                                                                  work->dtype, work->scale, &work->payload, round);
-    }
+    case OpKind::kAllreduce:
+      return std::make_unique<collective::pairwise::DirectReduce>(
+          std::move(link), collective::pairwise::Reduction{work->reduce_op, work->dtype, work->scale, options_.order},
+          &work->payload, kSliceBytes * options_.pairs.size(), shelf_);
     case OpKind::kAllgather:
     case OpKind::kAlltoall:
       return std::make_unique<collective::pairwise::Exchange>(std::move(link), PartsOf(*work, options_.me),

@@ -3,6 +3,7 @@
 // Process sets that span hosts, or hosts without shared memory: every member talks to every other over Pairs.
 
 #include "hvd/collective/pairwise/link.h"
+#include "hvd/collective/scratch.h"
 #include "hvd/comm/communicator.h"
 #include "hvd/transport/pair.h"
 
@@ -23,6 +24,7 @@ class PairCommunicator final : public Communicator {
 
  private:
   PairOptions options_;
+  const std::shared_ptr<collective::ScratchShelf> shelf_ = std::make_shared<collective::ScratchShelf>();
 };
 
 }  // namespace hvd::comm::host
