@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives through the whole engine, ranks as threads, against plain references: sizes that meet every road (beside
-// the mark, staged, direct), 1 to 8 ranks. Run once more with HOROVOD_DISABLE_SHM=1, over TCP.
+// the mark, staged, direct), 1 to 8 ranks. Run again with HOROVOD_DISABLE_SHM=1,
+// over TCP, and on several hosts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,11 +21,21 @@ std::vector<float> Values(int rank, size_t count, unsigned seed) {
   return values;
 }
 
-std::vector<float> RankOrderSum(int size, size_t count, unsigned seed) {
-  std::vector<float> sum = Values(0, count, seed);
-  for (int rank = 1; rank < size; ++rank) {
-    const std::vector<float> more = Values(rank, count, seed);
-    for (size_t i = 0; i < count; ++i) sum[i] = sum[i] + more[i];
+void Add(const std::vector<float>& more, std::vector<float>* sum) {
+  if (sum->empty()) {
+    *sum = more;
+    return;
+  }
+  for (size_t i = 0; i < more.size(); ++i) (*sum)[i] = (*sum)[i] + more[i];
+}
+
+// The ranks of each host in rank order, then the hosts.
+std::vector<float> LayoutOrderSum(int size, size_t count, unsigned seed) {
+  std::vector<float> sum;
+  for (const std::vector<int>& ranks : RanksByHost(size)) {
+    std::vector<float> of_host;
+    for (const int rank : ranks) Add(Values(rank, count, seed), &of_host);
+    Add(of_host, &sum);
   }
   return sum;
 }
@@ -34,7 +45,7 @@ constexpr size_t kSizes[] = {0, 1, 3, 4, 5, 63, 1000, 4096, 16384, 16385, 100000
 class EngineTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, EngineTest, ::testing::Values(1, 2, 3, 4, 5, 8));
 
-TEST_P(EngineTest, SumsInRankOrderBitForBit) {
+TEST_P(EngineTest, SumsInLayoutOrderBitForBit) {
   const int size = GetParam();
   RunThreads(size, [&](int rank, hvd_context* ctx) {
     // Twice: the first time every name is new, the second time it is announced.
@@ -43,7 +54,7 @@ TEST_P(EngineTest, SumsInRankOrderBitForBit) {
         const unsigned seed = static_cast<unsigned>(count) + round;
         std::vector<float> data = Values(rank, count, seed);
         ASSERT_EQ(Sum(ctx, "t" + std::to_string(count), data.data(), count), HVD_OK) << hvd_last_error();
-        ASSERT_EQ(data, RankOrderSum(size, count, seed)) << count << " elements, rank " << rank;
+        ASSERT_EQ(data, LayoutOrderSum(size, count, seed)) << count << " elements, rank " << rank;
       }
     }
   });
@@ -60,7 +71,7 @@ TEST_P(EngineTest, SumsArenaMemoryInPlace) {
         ASSERT_NE(data, nullptr);
         std::copy(values.begin(), values.end(), data);
         ASSERT_EQ(Sum(ctx, "a" + std::to_string(count), data, count), HVD_OK) << hvd_last_error();
-        ASSERT_EQ(std::vector<float>(data, data + count), RankOrderSum(size, count, seed));
+        ASSERT_EQ(std::vector<float>(data, data + count), LayoutOrderSum(size, count, seed));
         hvd_free(data);
       }
     }
@@ -129,7 +140,7 @@ TEST_P(EngineTest, AsynchronousOperationsInAnyOrder) {
       }
       for (int i = 0; i < kOps; ++i) {
         ASSERT_EQ(hvd_wait(ctx, handles[i], -1), HVD_OK) << hvd_last_error();
-        ASSERT_EQ(data[i], RankOrderSum(size, kSizes[i % 10], static_cast<unsigned>(i + round)));
+        ASSERT_EQ(data[i], LayoutOrderSum(size, kSizes[i % 10], static_cast<unsigned>(i + round)));
         ASSERT_EQ(hvd_release(ctx, handles[i]), HVD_OK);
       }
     }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "tests/support/request.h"
@@ -61,17 +62,38 @@ void RunAsRank(int started, int size, const std::function<void(int, hvd_context*
   hvd_shutdown(ctx);
 }
 
+std::string TestHosts() {
+  const char* const hosts = getenv("HVD_TEST_HOSTS");
+  return hosts != nullptr ? hosts : "";
+}
+
 }  // namespace
+
+std::vector<std::vector<int>> RanksByHost(int size) {
+  const std::string hosts = TestHosts();
+  std::vector<std::vector<int>> ranks;
+  std::map<char, size_t> seen;
+  for (int rank = 0; rank < size; ++rank) {
+    const char host = hosts.empty() ? 'a' : hosts[rank % hosts.size()];
+    const size_t index = seen.try_emplace(host, ranks.size()).first->second;
+    if (index == ranks.size()) ranks.emplace_back();
+    ranks[index].push_back(rank);
+  }
+  return ranks;
+}
 
 void RunThreads(int size, const std::function<void(int, hvd_context*)>& body,
                 const std::vector<std::vector<int>>& sets) {
   if (const char* started = getenv("HVD_TEST_BY_LAUNCHER")) return RunAsRank(atoi(started), size, body, Flatten(sets));
   const std::string rendezvous = "memory:test-" + std::to_string(++g_job);
   const Sets flat = Flatten(sets);
+  const std::string hosts = TestHosts();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      const hvd_init_options options = Options(rank, size, rendezvous, flat);
+      hvd_init_options options = Options(rank, size, rendezvous, flat);
+      const std::string host = hosts.empty() ? hosts : hosts.substr(rank % hosts.size(), 1);
+      if (!hosts.empty()) options.host_id = host.c_str();
       hvd_context* ctx = nullptr;
       ASSERT_EQ(hvd_init(&options, &ctx), HVD_OK) << hvd_last_error();
       body(rank, ctx);
@@ -92,6 +114,7 @@ std::vector<ProcessResult> RunProcesses(int size, const std::function<int(int)>&
   for (int rank = 0; rank < size; ++rank) {
     const int pid = fork();
     if (pid == 0) {
+      if (given.prepare) given.prepare(rank);
       hvd_init_options options = Options(rank, size, rendezvous, flat);
       if (!given.host_ids.empty()) options.host_id = given.host_ids[rank].c_str();
       if (hvd_init(&options, nullptr) != HVD_OK) {

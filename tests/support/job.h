@@ -11,8 +11,12 @@
 namespace hvd::test {
 
 // Runs body(rank, context) on `size` threads whose engines are one job. `sets`: further process sets.
+// HVD_TEST_HOSTS=abb puts rank 0 on host a, 1 and 2 on b, 3 on a again, and so on.
 void RunThreads(int size, const std::function<void(int rank, hvd_context* ctx)>& body,
                 const std::vector<std::vector<int>>& sets = {});
+
+// The ranks of each host of such a job, hosts by their first rank.
+std::vector<std::vector<int>> RanksByHost(int size);
 
 struct ProcessResult {
   int status = -1;      // as waitpid gives it
@@ -21,7 +25,8 @@ struct ProcessResult {
 
 struct ProcessOptions {
   std::vector<std::vector<int>> sets;
-  std::vector<std::string> host_ids;  // by rank; empty: all on this host
+  std::vector<std::string> host_ids;      // by rank; empty: all on this host
+  std::function<void(int rank)> prepare;  // in each process, before init
   double limit_s = 60;
   std::string rendezvous;  // empty: a fresh folder
 };

@@ -34,6 +34,10 @@
 #include "hvd/engine/world.h"
 #include "hvd/wire/control.h"
 
+namespace hvd::comm::host {
+struct PairOptions;
+}
+
 namespace hvd::engine {
 
 struct Submission {
@@ -128,6 +132,7 @@ class Engine final : public SetHost {
   std::unique_ptr<ProcessSet> MakeSet(std::vector<Rank> ranks);
   void ConnectByMemory(ProcessSetOptions* set);
   void ConnectByPairs(ProcessSetOptions* set);
+  void ConnectByHosts(ProcessSetOptions* set, comm::host::PairOptions pairs);
   // Frees removed process sets that nobody knows any more.
   void ReclaimSets();
   void ConnectByMpi(ProcessSetOptions* set);

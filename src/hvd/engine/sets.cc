@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "hvd/base/log.h"
-#include "hvd/comm/host/pair_communicator.h"
+#include "hvd/comm/host/hosts_communicator.h"
 #include "hvd/comm/mpi/communicator.h"
 #include "hvd/engine/engine.h"
 
@@ -118,7 +118,32 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
     pairs.order.members.insert(pairs.order.members.end(), members.begin(), members.end());
     pairs.order.host_sizes.push_back(static_cast<int>(members.size()));
   }
+  const auto& sizes = pairs.order.host_sizes;
+  if (sizes.size() > 1 && sizes.size() < set->ranks.size()) return ConnectByHosts(set, std::move(pairs));
   set->log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs));
+}
+
+void Engine::ConnectByHosts(ProcessSetOptions* set, comm::host::PairOptions pairs) {
+  comm::host::HostsOptions hosts;
+  hosts.pairs = std::move(pairs);
+  hosts.from_bytes = std::max<size_t>(world_.settings.eager_bytes, hosts.from_bytes);
+  if (const auto streams = streams_.find(set->id); streams != streams_.end() && streams->second.log != nullptr) {
+    comm::host::WindowOptions window;
+    window.window = world_.window.get();
+    window.memory = &arena_;
+    for (const Rank rank : set->ranks) {
+      const int local = world_.layout.LocalOf(rank);
+      if (local < 0) continue;
+      if (rank == world_.layout.rank) window.me = static_cast<int>(window.locals.size());
+      window.locals.push_back(local);
+      hosts.flows.push_back(&recorder_.counters().peers[rank].shm);
+    }
+    window.eager_bytes = world_.settings.eager_bytes;
+    window.staging = comm::host::HostsCommunicator::kStaging;
+    window.stream_memory = streams->second.log;
+    hosts.here = std::make_unique<comm::host::WindowCommunicator>(window);
+  }
+  set->log = std::make_unique<comm::host::HostsCommunicator>(std::move(hosts));
 }
 
 void Engine::ConnectByMpi(ProcessSetOptions* set) {

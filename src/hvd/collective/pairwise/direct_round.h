@@ -36,8 +36,10 @@ class DirectRound {
   // Of what this member owns; the result goes to its own output and to everybody.
   void Reduce();
   bool reduced() const { return reduced_; }
-  // Whether the outputs are written and nothing of the round is in use any more.
-  bool over() const { return reduced_ && *results_missing_ == 0 && *sends_left_ == 0; }
+  // Whether the outputs are written.
+  bool complete() const { return reduced_ && *results_missing_ == 0; }
+  // Whether, besides, nothing of the round is in use any more.
+  bool over() const { return complete() && *sends_left_ == 0; }
 
  private:
   Link* const link_;

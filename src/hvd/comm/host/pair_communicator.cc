@@ -37,9 +37,15 @@ std::vector<collective::pairwise::Exchange::Part> PartsOf(const Work& work, int 
 
 }  // namespace
 
-std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, const Work* work) {
+transport::Lane PairCommunicator::LaneAt(uint64_t position) const {
   const auto set = static_cast<transport::Lane>(static_cast<uint32_t>(options_.process_set));
-  Link link(options_.pairs, options_.me, (set << 48) | (position << 2));
+  return (set << 48) | (position << 2);
+}
+
+Link PairCommunicator::LinkAt(uint64_t position) const { return Link(options_.pairs, options_.me, LaneAt(position)); }
+
+std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, const Work* work) {
+  Link link = LinkAt(position);
   switch (work->op) {
     case OpKind::kAllreduce:
       return std::make_unique<collective::pairwise::DirectReduce>(

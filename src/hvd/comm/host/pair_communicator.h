@@ -22,6 +22,11 @@ class PairCommunicator final : public Communicator {
   explicit PairCommunicator(PairOptions options) : options_(std::move(options)) {}
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
 
+  // The first of the four lanes of a position, and a link to all members on them.
+  transport::Lane LaneAt(uint64_t position) const;
+  collective::pairwise::Link LinkAt(uint64_t position) const;
+  const std::shared_ptr<collective::ScratchShelf>& shelf() const { return shelf_; }
+
  private:
   PairOptions options_;
   const std::shared_ptr<collective::ScratchShelf> shelf_ = std::make_shared<collective::ScratchShelf>();

@@ -87,6 +87,8 @@ class WindowCommunicator final : public Communicator {
     }
     return {-1, finishes};
   }
+  // Who brings what, once all marks are there.
+  collective::window::Meeting MeetingAt(uint64_t position) const;
   // All marks are there and agree: moves the data. nullptr: already finished (data beside the marks).
   std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work);
   // As Begin, where LookAt has seen that it finishes.
@@ -103,7 +105,6 @@ class WindowCommunicator final : public Communicator {
 
   bool SlotFree(uint64_t position);
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
-  collective::window::Meeting MeetingAt(uint64_t position) const;
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
 

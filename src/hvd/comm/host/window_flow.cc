@@ -46,6 +46,18 @@ Moved Between(const Work& work, int me, int other, int members, size_t chunk_byt
 
 }  // namespace
 
+void CountReduceFlow(const Work& work, int me, size_t chunk_bytes, int carriers, std::span<Flow* const> flows) {
+  const auto carried = [&](int member) {
+    return member < carriers ? SliceBytes(work, chunk_bytes, carriers, member) : size_t{0};
+  };
+  for (int other = 0; other < static_cast<int>(flows.size()); ++other) {
+    if (other == me) continue;
+    const size_t both = carried(me) + carried(other);
+    flows[other]->sent.Add(both);
+    flows[other]->received.Add(both);
+  }
+}
+
 void CountFlow(const Work& work, int me, size_t chunk_bytes, std::span<Flow* const> flows) {
   const int members = static_cast<int>(flows.size());
   for (int other = 0; other < members; ++other) {

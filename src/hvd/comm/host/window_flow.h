@@ -15,4 +15,7 @@ namespace hvd::comm::host {
 // Adds what `work` moves. `chunk_bytes`: of an allreduce of which every member does a slice; 0: everybody does it all.
 void CountFlow(const Work& work, int me, size_t chunk_bytes, std::span<Flow* const> flows);
 
+// Of an allreduce whose chunks are cut into slices for the first `carriers` members, who reduce them for all.
+void CountReduceFlow(const Work& work, int me, size_t chunk_bytes, int carriers, std::span<Flow* const> flows);
+
 }  // namespace hvd::comm::host

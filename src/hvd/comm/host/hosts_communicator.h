@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Process sets that span hosts of which at least one has several members. Large allreduces are summed on each host
+// first (collective/hierarchy); everything else goes from member to member as in PairCommunicator.
+//
+// Whether a host can do its part (its members share memory, or there is only one) is known to that host alone. So
+// before its first large allreduce every member tells every other, once; all come to the same answer, and it stays.
+
+#include <memory>
+#include <vector>
+
+#include "hvd/collective/hierarchy/twin_reduce.h"
+#include "hvd/comm/host/pair_communicator.h"
+#include "hvd/comm/host/window_communicator.h"
+
+namespace hvd::comm::host {
+
+struct HostsOptions {
+  PairOptions pairs;                         // to all members; its order tells who is on which host
+  std::unique_ptr<WindowCommunicator> here;  // the members of this host, in their order; nullptr: none but this one, or
+                                             // they share no memory
+  std::vector<Flow*> flows;                  // to them, by their number on this host
+  size_t from_bytes = 64 << 10;              // smaller ones are not worth the steps; equal on all members
+};
+
+class HostsCommunicator final : public Communicator {
+ public:
+  // How data travels through the shared memory of a host: large enough that the slices of a chunk are good-sized
+  // messages, and four chunks cover the time for which a busy member is away.
+  static constexpr collective::window::Staging kStaging{512 << 10, 4};
+
+  explicit HostsCommunicator(HostsOptions options);
+
+  std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
+
+  // Whether the members sum on each host. kWaiting: some have not told yet; kFailed: see agreement_error().
+  collective::Progress Agree();
+  bool agreed() const { return agreed_; }
+  const Error& agreement_error() const { return agreement_->error(); }
+  void CollectSilent(std::vector<int>* members) const { agreement_->CollectAwaited(members); }
+
+  PairCommunicator& pairs() { return pairs_; }
+  WindowCommunicator* here() { return options_.here.get(); }
+  // Moves the data of an allreduce; where members share memory, all have put their marks at `local_position`.
+  std::unique_ptr<collective::Machine> Move(uint64_t position, uint64_t local_position, const Work* work);
+  // The number in the process set of member `local` of this host.
+  int MemberHere(int local) const { return hosts_[my_host_][local]; }
+
+ private:
+  void BeginAgreement(uint64_t position);
+  collective::hierarchy::Twins TwinsAt(uint64_t position) const;
+
+  HostsOptions options_;
+  PairCommunicator pairs_;
+  std::vector<std::vector<int>> hosts_;  // their members
+  int my_host_ = 0;
+  int my_local_ = 0;
+  int carriers_ = 0;
+  uint64_t next_local_position_ = 0;
+  std::unique_ptr<collective::pairwise::Link> agreement_;
+  std::vector<std::byte> told_;  // by member: whether its host can
+  std::shared_ptr<int> untold_ = std::make_shared<int>(0);
+  bool agreed_ = false;
+};
+
+}  // namespace hvd::comm::host
