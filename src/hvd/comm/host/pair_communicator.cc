@@ -5,6 +5,7 @@
 #include "hvd/collective/pairwise/direct_reduce.h"
 #include "hvd/collective/pairwise/direct_scatter.h"
 #include "hvd/collective/pairwise/exchange.h"
+#include "hvd/collective/pairwise/one_step.h"
 #include "hvd/comm/traffic.h"
 
 namespace hvd::comm::host {
@@ -15,8 +16,10 @@ namespace {
 
 // Of a round of an allreduce, per member: a good-sized message that still lies in the cache when it is summed.
 constexpr size_t kSliceBytes = 256 << 10;
+// Up to so many bytes sent per member, a second step would cost more than it saves.
+constexpr size_t kOneStepBytes = 64 << 10;
 
-// The agreement that starts a barrier is the barrier.
+// The agreement that starts a barrier is the barrier; and there may be nothing to sum.
 class Nothing final : public collective::Machine {
  public:
   collective::Progress Step() override { return collective::Progress::kDone; }
@@ -47,10 +50,17 @@ Link PairCommunicator::LinkAt(uint64_t position) const { return Link(options_.pa
 std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, const Work* work) {
   Link link = LinkAt(position);
   switch (work->op) {
-    case OpKind::kAllreduce:
-      return std::make_unique<collective::pairwise::DirectReduce>(
-          std::move(link), collective::pairwise::Reduction{work->reduce_op, work->dtype, work->scale, options_.order},
-          &work->payload, kSliceBytes * options_.pairs.size(), shelf_);
+    case OpKind::kAllreduce: {
+      if (work->payload.bytes() == 0) return std::make_unique<Nothing>();
+      collective::pairwise::Reduction reduction{work->reduce_op, work->dtype, work->scale, options_.order};
+      const size_t members = options_.pairs.size();
+      if (work->payload.bytes() * (members - 1) <= kOneStepBytes) {
+        return std::make_unique<collective::pairwise::OneStep>(std::move(link), std::move(reduction), &work->payload,
+                                                               shelf_);
+      }
+      return std::make_unique<collective::pairwise::DirectReduce>(std::move(link), std::move(reduction), &work->payload,
+                                                                  kSliceBytes * members, shelf_);
+    }
     case OpKind::kAllgather:
     case OpKind::kAlltoall:
       return std::make_unique<collective::pairwise::Exchange>(std::move(link), PartsOf(*work, options_.me),
