@@ -3,7 +3,10 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "hvd/collective/pattern/slices.h"
@@ -61,6 +64,34 @@ RC_GTEST_PROP(BinomialTree, ReachesEverybodyOnceInLogarithmicallyManySteps, ()) 
     }
   }
   RC_ASSERT(reached.size() == static_cast<size_t>(members));
+}
+
+RC_GTEST_PROP(HostTree, ReachesEverybodyOnceAndEveryHostByOneWay, ()) {
+  const auto sizes = *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(1, 9)));
+  std::vector<int> host_of;
+  for (size_t host = 0; host < sizes.size(); ++host) host_of.insert(host_of.end(), sizes[host], static_cast<int>(host));
+  const int members = static_cast<int>(host_of.size());
+  // Members are dealt out among hosts in any way.
+  std::vector<int> order(members);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(*rc::gen::arbitrary<unsigned>()));
+  std::vector<int> host_by_member(members);
+  for (int i = 0; i < members; ++i) host_by_member[order[i]] = host_of[i];
+  const int root = *rc::gen::inRange(0, members);
+  std::vector<int> reached{root};
+  std::vector<int> entered(sizes.size(), 0);
+  entered[host_by_member[root]] = 1;
+  RC_ASSERT(HostTree(order, sizes, root, root).parent == -1);
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (const int child : HostTree(order, sizes, root, reached[i]).children) {
+      RC_ASSERT(HostTree(order, sizes, root, child).parent == reached[i]);
+      if (host_by_member[child] != host_by_member[reached[i]]) ++entered[host_by_member[child]];
+      reached.push_back(child);
+      RC_ASSERT(reached.size() <= static_cast<size_t>(members));
+    }
+  }
+  RC_ASSERT(reached.size() == static_cast<size_t>(members));
+  RC_ASSERT(entered == std::vector<int>(sizes.size(), 1));
 }
 
 }  // namespace

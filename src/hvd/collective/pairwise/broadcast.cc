@@ -5,9 +5,9 @@
 
 namespace hvd::collective::pairwise {
 
-Broadcast::Broadcast(Link link, int root, const Payload* payload, size_t chunk_bytes)
+Broadcast::Broadcast(Link link, const SumOrder& order, int root, const Payload* payload, size_t chunk_bytes)
     : link_(std::move(link)),
-      place_(pattern::BinomialTree(link_.members(), root, link_.me())),
+      place_(pattern::HostTree(order.members, order.host_sizes, root, link_.me())),
       payload_(payload),
       chunk_bytes_(chunk_bytes),
       chunks_(pattern::ChunkCount(payload->bytes(), chunk_bytes)) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Broadcast down a binomial tree, chunk by chunk: a chunk is forwarded as soon as it is here.
+// Broadcast down a tree that enters every host once, chunk by chunk: a chunk is forwarded as soon as it is here.
 //
-// Cost: ceil(log2 p) steps plus one per further chunk; the root sends at most ceil(log2 p) n bytes.
+// Cost: for h hosts of g members ceil(log2 h) + ceil(log2 g) steps plus one per further chunk; the root sends at most
+// so many times n bytes.
 
 #include "hvd/collective/machine.h"
 #include "hvd/collective/pairwise/link.h"
@@ -13,7 +14,7 @@ namespace hvd::collective::pairwise {
 class Broadcast final : public Machine {
  public:
   // The root sends its payload's inputs; the others receive into their outputs.
-  Broadcast(Link link, int root, const Payload* payload, size_t chunk_bytes);
+  Broadcast(Link link, const SumOrder& order, int root, const Payload* payload, size_t chunk_bytes);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }

@@ -3,17 +3,14 @@
 
 namespace hvd::collective::pairwise {
 
-DirectScatter::DirectScatter(Link link, SumOrder order, ReduceOp op, DType type, kernel::Scale scale,
-                             const std::vector<size_t>& part_bytes, std::byte* to, const Payload* payload,
-                             size_t piece_bytes)
+DirectScatter::DirectScatter(Link link, Reduction reduction, const std::vector<size_t>& part_bytes, std::byte* to,
+                             const Payload* payload, size_t piece_bytes, std::shared_ptr<ScratchShelf> shelf)
     : link_(std::move(link)),
-      order_(std::move(order)),
-      op_(op),
-      type_(type),
-      scale_(scale),
+      reduction_(std::move(reduction)),
       parts_(part_bytes, piece_bytes),
       to_(to),
-      payload_(payload) {}
+      payload_(payload),
+      shelf_(std::move(shelf)) {}
 
 Progress DirectScatter::Step() {
   if (link_.failed()) return Progress::kFailed;
@@ -24,6 +21,7 @@ Progress DirectScatter::Step() {
   }
   while (!rounds_.empty() && *rounds_.front().missing == 0) {
     ReduceRound(rounds_.front());
+    shelf_->Leave(std::move(rounds_.front().pieces));
     rounds_.pop_front();
     moved = true;
   }
@@ -35,7 +33,8 @@ void DirectScatter::StartRound() {
   Round& round = rounds_.emplace_back();
   round.mine = parts_.Piece(link_.me(), started_);
   const size_t my_bytes = round.mine.size();
-  round.pieces.resize(my_bytes * link_.members());
+  round.pieces = shelf_->Take();
+  round.pieces.Need(my_bytes * link_.members());
   payload_->Gather(round.mine.begin, my_bytes, round.pieces.data() + my_bytes * link_.me());
   for (int i = 1; i < link_.members(); ++i) {
     const int m = (link_.me() + i) % link_.members();
@@ -51,9 +50,12 @@ void DirectScatter::ReduceRound(const Round& round) {
   const size_t my_bytes = round.mine.size();
   if (my_bytes == 0 || to_ == nullptr) return;
   std::vector<const void*> sources(link_.members());
-  for (size_t i = 0; i < sources.size(); ++i) sources[i] = round.pieces.data() + my_bytes * order_.members[i];
+  for (size_t i = 0; i < sources.size(); ++i) {
+    sources[i] = round.pieces.data() + my_bytes * reduction_.order.members[i];
+  }
   void* target = to_ + (round.mine.begin - parts_.begin(link_.me()));
-  kernel::ReduceGrouped(op_, type_, sources, order_.host_sizes, {&target, 1}, my_bytes / SizeOf(type_), scale_);
+  kernel::ReduceGrouped(reduction_.op, reduction_.type, sources, reduction_.order.host_sizes, {&target, 1},
+                        my_bytes / SizeOf(reduction_.type), reduction_.scale);
 }
 
 }  // namespace hvd::collective::pairwise

@@ -8,11 +8,9 @@
 
 #include <deque>
 
-#include "hvd/base/types.h"
 #include "hvd/collective/machine.h"
-#include "hvd/collective/pairwise/link.h"
+#include "hvd/collective/pairwise/direct_round.h"
 #include "hvd/collective/pattern/parts.h"
-#include "hvd/kernel/kernel.h"
 
 namespace hvd::collective::pairwise {
 
@@ -20,8 +18,8 @@ class DirectScatter final : public Machine {
  public:
   // `part_bytes`: of every member, together the payload, which stays the caller's until kDone. `to`: this member's
   // result; nullptr: not wanted.
-  DirectScatter(Link link, SumOrder order, ReduceOp op, DType type, kernel::Scale scale,
-                const std::vector<size_t>& part_bytes, std::byte* to, const Payload* payload, size_t piece_bytes);
+  DirectScatter(Link link, Reduction reduction, const std::vector<size_t>& part_bytes, std::byte* to,
+                const Payload* payload, size_t piece_bytes, std::shared_ptr<ScratchShelf> shelf);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
@@ -29,23 +27,21 @@ class DirectScatter final : public Machine {
 
  private:
   struct Round {
-    pattern::Range mine;            // of the run
-    std::vector<std::byte> pieces;  // everybody's version of it, member by member
+    pattern::Range mine;  // of the run
+    Scratch pieces;       // everybody's version of it, member by member
     std::shared_ptr<int> missing = std::make_shared<int>(0);
   };
-  static constexpr size_t kRounds = 2;
+  static constexpr size_t kRounds = 4;
 
   void StartRound();
   void ReduceRound(const Round& round);
 
   Link link_;
-  const SumOrder order_;
-  const ReduceOp op_;
-  const DType type_;
-  const kernel::Scale scale_;
+  const Reduction reduction_;
   const pattern::Parts parts_;
   std::byte* const to_;
   const Payload* payload_;
+  const std::shared_ptr<ScratchShelf> shelf_;
   size_t started_ = 0;
   std::deque<Round> rounds_;
 };

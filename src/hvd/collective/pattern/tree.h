@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Binomial tree over `members` with member `root` at its top: parents and children, no I/O. Depth ceil(log2 members).
+// Trees: parents and children, no I/O.
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 namespace hvd::collective::pattern {
@@ -11,6 +13,7 @@ struct TreePlace {
   std::vector<int> children;
 };
 
+// Binomial tree over `members` with member `root` at its top. Depth ceil(log2 members).
 inline TreePlace BinomialTree(int members, int root, int me) {
   const int relative = (me - root + members) % members;
   const auto absolute = [&](int r) { return (r + root) % members; };
@@ -26,6 +29,41 @@ inline TreePlace BinomialTree(int members, int root, int me) {
   for (bit >>= 1; bit > 0; bit >>= 1) {
     if (relative + bit < members) place.children.push_back(absolute(relative + bit));
   }
+  return place;
+}
+
+// A tree that enters every host once: binomial over the hosts' heads (the root, and the first member of every other
+// host), and binomial from each head over its host. `members` lists those of one host after those of another, and
+// `host_sizes` how many each has.
+inline TreePlace HostTree(std::span<const int> members, std::span<const int> host_sizes, int root, int me) {
+  std::vector<int> heads;
+  std::span<const int> mine;
+  int root_host = 0;
+  int my_host = 0;
+  for (const int size : host_sizes) {
+    const auto host = members.first(size);
+    members = members.subspan(size);
+    const bool has_root = std::ranges::find(host, root) != host.end();
+    if (has_root) root_host = static_cast<int>(heads.size());
+    if (std::ranges::find(host, me) != host.end()) {
+      my_host = static_cast<int>(heads.size());
+      mine = host;
+    }
+    heads.push_back(has_root ? root : host.front());
+  }
+  const auto index = [&](int member) { return static_cast<int>(std::ranges::find(mine, member) - mine.begin()); };
+  const int head = heads[my_host];
+  const TreePlace here = BinomialTree(static_cast<int>(mine.size()), index(head), index(me));
+  TreePlace place;
+  if (me == head) {
+    // What is farther away goes first.
+    const TreePlace among = BinomialTree(static_cast<int>(heads.size()), root_host, my_host);
+    if (among.parent >= 0) place.parent = heads[among.parent];
+    for (const int host : among.children) place.children.push_back(heads[host]);
+  } else {
+    place.parent = mine[here.parent];
+  }
+  for (const int child : here.children) place.children.push_back(mine[child]);
   return place;
 }
 

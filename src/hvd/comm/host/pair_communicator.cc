@@ -14,7 +14,8 @@ using collective::pairwise::Link;
 
 namespace {
 
-// Of a round of an allreduce, per member: a good-sized message that still lies in the cache when it is summed.
+// What one message of large data has, of a round or of a broadcast: a good-sized message that still lies in the cache
+// when it is summed.
 constexpr size_t kSliceBytes = 256 << 10;
 // Up to so many bytes sent per member, a second step would cost more than it saves.
 constexpr size_t kOneStepBytes = 64 << 10;
@@ -67,11 +68,11 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
                                                               &work->payload);
     case OpKind::kReducescatter:
       return std::make_unique<collective::pairwise::DirectScatter>(
-          std::move(link), options_.order, work->reduce_op, work->dtype, work->scale, work->member_bytes,
-          work->result_to, &work->payload, options_.chunk_bytes);
+          std::move(link), collective::pairwise::Reduction{work->reduce_op, work->dtype, work->scale, options_.order},
+          work->member_bytes, work->result_to, &work->payload, kSliceBytes, shelf_);
     case OpKind::kBroadcast:
-      return std::make_unique<collective::pairwise::Broadcast>(std::move(link), work->root, &work->payload,
-                                                               options_.chunk_bytes);
+      return std::make_unique<collective::pairwise::Broadcast>(std::move(link), options_.order, work->root,
+                                                               &work->payload, kSliceBytes);
     default:
       return std::make_unique<Nothing>();
   }

@@ -14,7 +14,6 @@ struct PairOptions {
   int me = 0;
   std::vector<transport::Pair*> pairs;  // by member; nullptr for this rank. Not owned
   collective::pairwise::SumOrder order;
-  size_t chunk_bytes = 1 << 20;
 };
 
 class PairCommunicator final : public Communicator {
