@@ -3,7 +3,7 @@
 PYTHON_VENV := .venv/bin/python
 CXX_FILES = $(shell find src include tests tools benchmarks examples -name '*.h' -o -name '*.cc' -o -name '*.hpp' -o -name '*.c')
 
-.PHONY: help setup build demo test test-cpp test-python test-versions bench lint format docs clean
+.PHONY: help setup build demo test test-cpp test-python test-versions bench bench-hosts lint format docs clean
 
 help:
 	@echo 'make setup   install missing packages, make .venv, build, install the package into .venv'
@@ -11,6 +11,7 @@ help:
 	@echo 'make test    lint and all tests of the release build'
 	@echo 'make test-versions   the same wheel with older releases of TensorFlow'
 	@echo 'make bench   speed next to Open MPI, MPICH and Gloo'
+	@echo 'make bench-hosts   speed between hosts, next to Open MPI and the network; needs root'
 	@echo 'make lint    clang-format, ruff, layers          make format   apply the first two'
 	@echo 'make docs    docs/env.md from the library        make clean    remove what was built'
 
@@ -54,6 +55,10 @@ bench: setup
 	@$(PYTHON_VENV) benchmarks/training.py
 	@$(PYTHON_VENV) benchmarks/startup.py
 	@$(PYTHON_VENV) benchmarks/tensorflow_bench.py
+
+bench-hosts: setup
+	@tools/setup.sh packages tools/debian-packages-bench.txt
+	@$(PYTHON_VENV) benchmarks/hosts.py
 
 docs: setup
 	@$(PYTHON_VENV) tools/gen_env.py
