@@ -43,7 +43,7 @@ class ScratchShelf {
   }
 
  private:
-  static constexpr size_t kMost = 16;
+  static constexpr size_t kMost = 48;
   std::vector<Scratch> kept_;
 };
 

@@ -6,19 +6,19 @@
 
 namespace hvd::collective::pairwise {
 
-DirectReduce::DirectReduce(Link link, Reduction reduction, const Payload* payload, size_t round_bytes,
+DirectReduce::DirectReduce(Link link, Reduction reduction, const Payload* payload, Rounds cut,
                            std::shared_ptr<ScratchShelf> shelf)
     : link_(std::move(link)),
       reduction_(std::move(reduction)),
       payload_(payload),
-      round_bytes_(std::max<size_t>(round_bytes / 64 * 64, 64)),
+      cut_(cut),
       shelf_(std::move(shelf)) {}
 
 Progress DirectReduce::Step() {
   if (link_.failed()) return Progress::kFailed;
   bool moved = false;
-  if (started_ < payload_->bytes() && rounds_.size() < kRounds) {
-    const size_t bytes = std::min(round_bytes_, payload_->bytes() - started_);
+  if (started_ < payload_->bytes() && rounds_.size() < cut_.in_flight) {
+    const size_t bytes = std::min(cut_.bytes, payload_->bytes() - started_);
     rounds_.emplace_back(&link_, &reduction_, shelf_).Start(payload_, started_, bytes);
     started_ += bytes;
     moved = true;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/comm/host/pair_communicator.h"
 
+#include <algorithm>
+
 #include "hvd/collective/pairwise/broadcast.h"
 #include "hvd/collective/pairwise/direct_reduce.h"
 #include "hvd/collective/pairwise/direct_scatter.h"
@@ -19,6 +21,16 @@ namespace {
 constexpr size_t kSliceBytes = 256 << 10;
 // Up to so many bytes sent per member, a second step would cost more than it saves.
 constexpr size_t kOneStepBytes = 64 << 10;
+
+// Two members keep each other busy with few large slices. Among more, each waits for the slowest of several connections
+// at a time, and many small ones let the others go on meanwhile.
+collective::pairwise::Rounds CutFor(size_t members) {
+  constexpr size_t kSmallSlice = 64 << 10;
+  constexpr size_t kBytesInFlight = 4 << 20;
+  if (members == 2) return {2 * kSliceBytes, 4};
+  const size_t bytes = kSmallSlice * members;
+  return {bytes, std::clamp<size_t>(kBytesInFlight / bytes, 4, 16)};
+}
 
 // The agreement that starts a barrier is the barrier; and there may be nothing to sum.
 class Nothing final : public collective::Machine {
@@ -60,7 +72,7 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
                                                                shelf_);
       }
       return std::make_unique<collective::pairwise::DirectReduce>(std::move(link), std::move(reduction), &work->payload,
-                                                                  kSliceBytes * members, shelf_);
+                                                                  CutFor(members), shelf_);
     }
     case OpKind::kAllgather:
     case OpKind::kAlltoall:
