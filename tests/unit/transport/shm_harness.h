@@ -221,6 +221,11 @@ class ProcessRanks {
     std::atomic<Window*> published{nullptr};
     std::vector<Rank> ranks(static_cast<size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 10);  // unlike the local index
+    const auto note_revocation = [&] {
+      Window* const mine = published.load();
+      int64_t none = 0;
+      if (mine != nullptr && mine->revoked()) scratch_->told_ns[local].compare_exchange_strong(none, NowNs());
+    };
     auto window = shm::CreateWindow({.store = &store_,
                                      .prefix = "test",
                                      .generation = options.generation,
@@ -233,11 +238,7 @@ class ProcessRanks {
                                      .on_change =
                                          [&] {
                                            context.changes.fetch_add(1);
-                                           Window* const mine = published.load();
-                                           int64_t none = 0;
-                                           if (mine != nullptr && mine->revoked()) {
-                                             scratch_->told_ns[local].compare_exchange_strong(none, NowNs());
-                                           }
+                                           note_revocation();
                                          },
                                      .crash_signals = options.crash_signals,
                                      .without_waitv = options.without_waitv});
@@ -247,6 +248,7 @@ class ProcessRanks {
     }
     context.window = window->get();
     published.store(context.window);
+    if (context.changes.load() > 0) note_revocation();  // a change that came before there was a window to ask
     const int rc = body(context);
     published.store(nullptr);
     window->reset();
