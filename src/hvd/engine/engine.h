@@ -198,6 +198,8 @@ class Engine final : public SetHost {
   // Whether there is a reason to go on turning.
   bool unfinished() const { return pending_.load(std::memory_order_relaxed) > 0 || stalls_.active(); }
   void TurnUntilOver(Operation* op, Time until);
+  bool ThreadMayTurn();
+  bool NapForToken();
   bool ExpireOperations(Time now);
   Error DescribeTimeout(const Operation& op, const std::vector<Rank>& missing) const;
 
@@ -267,6 +269,7 @@ class Engine final : public SetHost {
   std::condition_variable wait_changed_;
   std::atomic<int> callers_waiting_{0};
   std::atomic<bool> thread_waiting_{false};
+  std::atomic<bool> thread_naps_{false};
   std::atomic<int> op_waiters_{0};
   const Operation* turned_for_ = nullptr;  // whose caller turns the engine. OnLoop
   Time still_since_{};                     // when what is polled was last seen to move, or was not asked yet. OnLoop

@@ -17,6 +17,8 @@ namespace {
 constexpr int kLookAround = 32;
 // With more ranks than cores, the core is given away this many times before the rank sleeps.
 constexpr int kYields = 40;
+// For how long the engine's thread lets callers have the token when one was turning as it was woken.
+constexpr Duration kNap = std::chrono::milliseconds(1);
 // How often a time-out that could not be told yet looks again.
 constexpr Duration kAnswerLook = std::chrono::milliseconds(20);
 
@@ -42,7 +44,8 @@ void Engine::GiveToken() {
   // Nobody can fence this rank while it has the window's token, so this gives back what was taken.
   world_.window != nullptr && !world_.window->fenced() ? world_.window->UnlockToken() : local_token_.unlock();
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (callers_waiting_.load(std::memory_order_relaxed) > 0 || thread_waiting_.load(std::memory_order_relaxed)) {
+  if (callers_waiting_.load(std::memory_order_relaxed) > 0 || thread_waiting_.load(std::memory_order_relaxed) ||
+      (thread_naps_.load(std::memory_order_relaxed) && unfinished())) {
     std::lock_guard lock(wait_mutex_);
     wait_changed_.notify_all();
   }
@@ -251,16 +254,29 @@ void Engine::SleepUntil(Time until) {
   if (world_.window != nullptr) world_.window->EndSleep();
 }
 
+bool Engine::ThreadMayTurn() { return callers_waiting_.load(std::memory_order_seq_cst) == 0 && TryToken(); }
+
+// A message wakes the engine's thread although a caller takes it; who calls once calls again soon. Work that the caller
+// leaves behind ends the nap. Whether it has the token now.
+bool Engine::NapForToken() {
+  thread_naps_.store(true, std::memory_order_seq_cst);
+  bool taken = false;
+  {
+    std::unique_lock lock(wait_mutex_);
+    taken = ThreadMayTurn();  // who gave it back before the flag was up has not looked at the flag
+    if (!taken && !stopping_.load(std::memory_order_acquire)) WaitForChange(lock, world_.loop->Now() + kNap);
+  }
+  thread_naps_.store(false, std::memory_order_relaxed);
+  return taken || ThreadMayTurn();
+}
+
 void Engine::ThreadMain() {
   while (!stopping_.load(std::memory_order_acquire)) {
-    if (callers_waiting_.load(std::memory_order_seq_cst) > 0 || !TryToken()) {
+    bool taken = ThreadMayTurn() || (callers_waiting_.load(std::memory_order_relaxed) == 0 && NapForToken());
+    if (!taken) {
       thread_waiting_.store(true, std::memory_order_seq_cst);
       std::unique_lock lock(wait_mutex_);
-      bool taken = false;
-      while (!stopping_.load(std::memory_order_acquire) &&
-             !(callers_waiting_.load(std::memory_order_seq_cst) == 0 && (taken = TryToken()))) {
-        WaitForChange(lock, Time::max());
-      }
+      while (!stopping_.load(std::memory_order_acquire) && !(taken = ThreadMayTurn())) WaitForChange(lock, Time::max());
       thread_waiting_.store(false, std::memory_order_relaxed);
       if (!taken) continue;
     }
