@@ -95,6 +95,10 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_ARENA_BYTES", &Config::arena_bytes, "half of RAM / ranks of the host",
        "Most bytes of shared memory that one rank hands out.", 0},
       {"HOROVOD_SPIN_US", &Config::spin_us, "by cores", "Microseconds that a waiting rank polls before it sleeps.", 0},
+      {"HOROVOD_THREAD_AFFINITY", &Config::thread_affinity, "",
+       "Cores to which the engine's threads are bound: one for each rank of a host, as 0,4,8; a single number is that "
+       "of "
+       "the first, and the others take the cores after it."},
       {"HOROVOD_TCP_CONGESTION", &Config::tcp_congestion, "cubic",
        "Congestion control of data connections; empty: the system's default."},
       {"HOROVOD_TIMELINE", &Config::timeline, "",

@@ -60,6 +60,7 @@ struct Config {
   int64_t chunk_bytes = 64 << 10;
   int64_t arena_bytes = -1;
   int64_t spin_us = -1;
+  std::string thread_affinity;
   std::string tcp_congestion = "cubic";
 
   // What happened.

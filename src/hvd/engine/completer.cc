@@ -29,6 +29,7 @@ void Completer::Post(Kind kind, Job job) {
   if (!thread_.joinable()) {
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { Main(); });
+    pthread_setname_np(thread_.native_handle(), "hvd-complete");
   }
   changed_.notify_all();
 }

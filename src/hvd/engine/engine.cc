@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/engine/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "hvd/base/log.h"
 #include "hvd/base/signal_mask.h"
 #include "hvd/topology/cores.h"
 
@@ -42,6 +45,10 @@ Engine::Engine(World world, Options options)
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
+  int core = -1;
+  if (const std::string& affinity = options.config.thread_affinity; !affinity.empty()) {
+    HVD_ASSIGN_OR_RETURN(core, topology::CoreOf(affinity, world.layout.local_rank));
+  }
   std::unique_ptr<Engine> engine(new Engine(std::move(world), std::move(options)));
   HVD_RETURN_IF_ERROR(engine->CreateSets());
   Engine* self = engine.get();
@@ -57,7 +64,16 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
   self->AskForClock();
   if (self->options_.own_thread) {
     const SignalsBlocked blocked;
-    self->thread_ = std::thread([self] { self->ThreadMain(); });
+    self->thread_ = std::thread([self, core] {
+      if (core >= 0) {
+        if (auto bound = topology::BindToCore(core); !bound) {
+          log::Warning("HOROVOD_THREAD_AFFINITY={}: {}; the engine's thread is not bound.",
+                       self->options_.config.thread_affinity, bound.error().message);
+        }
+      }
+      self->ThreadMain();
+    });
+    pthread_setname_np(self->thread_.native_handle(), "hvd-engine");
   }
   return engine;
 }

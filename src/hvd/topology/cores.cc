@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
 #include <memory>
+#include <vector>
 
 namespace hvd::topology {
 namespace {
@@ -36,6 +40,40 @@ int UsableCores(std::span<const int> pids, const CgroupPaths& paths) {
   // A hair is added so that 2.9999 from a division counts as 3; compared as double because a quota may exceed any int.
   if (const auto limit = CgroupCpuLimit(paths); limit && *limit < cores) cores = static_cast<int>(*limit + 1e-6);
   return std::max(cores, 1);
+}
+
+Result<int> CoreOf(std::string_view affinity, int local_rank) {
+  std::vector<int> cores;
+  for (std::string_view rest = affinity;;) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    int core = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), core);
+    if (error != std::errc() || end != item.data() + item.size() || core < 0) {
+      return Fail(
+          Code::kInvalidArgument,
+          "HOROVOD_THREAD_AFFINITY={}: '{}' is not the number of a core; give one for each rank of a host, as 0,1",
+          affinity, item);
+    }
+    cores.push_back(core);
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  if (cores.size() == 1) return cores[0] + local_rank;
+  if (local_rank < std::ssize(cores)) return cores[local_rank];
+  return Fail(Code::kInvalidArgument, "HOROVOD_THREAD_AFFINITY={}: there is no core for local rank {}", affinity,
+              local_rank);
+}
+
+Status BindToCore(int core) {
+  const auto free = [](cpu_set_t* set) { CPU_FREE(set); };
+  const std::unique_ptr<cpu_set_t, decltype(free)> set(CPU_ALLOC(core + 1), free);
+  if (!set) return Fail(Code::kResourceExhausted, "no memory for a set of {} cores", core + 1);
+  const size_t bytes = CPU_ALLOC_SIZE(core + 1);
+  CPU_ZERO_S(bytes, set.get());
+  CPU_SET_S(core, bytes, set.get());
+  if (::sched_setaffinity(0, bytes, set.get()) == 0) return {};
+  return Fail(Code::kInvalidArgument, "core {} cannot be had: {}", core, std::strerror(errno));
 }
 
 int64_t TotalMemory(const CgroupPaths& paths) {

@@ -54,6 +54,7 @@ Status Timeline::Start(TimelineOptions options) {
   {
     const SignalsBlocked blocked;
     thread_ = std::thread([this, writer = std::move(writer)]() mutable { Run(std::move(writer)); });
+    pthread_setname_np(thread_.native_handle(), "hvd-timeline");
   }
   queue_.store(made_.get(), std::memory_order_release);
   return {};

@@ -108,5 +108,33 @@ TEST_F(Cgroup, ProcessesThatAreBoundHaveTheirCoresTogether) {
   EXPECT_EQ(together, cores);
 }
 
+TEST(Affinity, OneCoreEachOrTheFirstOnes) {
+  EXPECT_EQ(*CoreOf("0,4,8", 2), 8);
+  EXPECT_EQ(*CoreOf("4", 0), 4);
+  EXPECT_EQ(*CoreOf("4", 3), 7);
+}
+
+TEST(Affinity, AnErrorNamesWhatIsWrong) {
+  for (const char* bad : {"", "x", "1,", "1,,2", "-1", "0,2x", "99999999999"}) {
+    ASSERT_FALSE(CoreOf(bad, 0)) << bad;
+    EXPECT_NE(CoreOf(bad, 0).error().message.find("HOROVOD_THREAD_AFFINITY="), std::string::npos);
+  }
+  const auto none = CoreOf("0,1", 2);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("local rank 2"), std::string::npos);
+}
+
+TEST(Affinity, AThreadIsBound) {
+  std::thread([] {
+    const int core = ::sched_getcpu();
+    ASSERT_TRUE(BindToCore(core));
+    cpu_set_t bound;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof bound, &bound), 0);
+    EXPECT_EQ(CPU_COUNT(&bound), 1);
+    EXPECT_TRUE(CPU_ISSET(core, &bound));
+    EXPECT_FALSE(BindToCore(100'000));
+  }).join();
+}
+
 }  // namespace
 }  // namespace hvd::topology
