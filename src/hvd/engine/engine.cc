@@ -38,6 +38,7 @@ Engine::Engine(World world, Options options)
       liveness_(this),
       stalls_(this) {
   crowded_ = world_.layout.local_size > UsableCores(world_);
+  thread_crowded_ = 2 * world_.layout.local_size > UsableCores(world_);
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
   if (options_.config.spin_us >= 0)
     spin_limit_ = static_cast<int>(std::min<int64_t>(options_.config.spin_us * 20, 1 << 30));
