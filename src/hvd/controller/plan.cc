@@ -19,7 +19,18 @@ bool ChangesSets(OpKind op) { return op == OpKind::kAddProcessSet || op == OpKin
 bool FirstDimIsFree(OpKind op) { return op == OpKind::kAllgather || op == OpKind::kAlltoall; }
 
 bool Repeats(const Signature& signature) {
-  return signature.op <= OpKind::kReducescatter && signature.op != OpKind::kAlltoall;
+  if (signature.op != OpKind::kAlltoall) return signature.op <= OpKind::kReducescatter;
+  const auto& splits = signature.numbers;
+  if (splits.empty() || signature.shape.empty()) return false;
+  return std::all_of(splits.begin(), splits.end(), [&](int64_t rows) { return rows == splits[0]; }) &&
+         splits[0] * std::ssize(splits) == signature.shape[0];
+}
+
+std::vector<int64_t> EvenRows(const std::vector<int64_t>& first_dims) {
+  std::vector<int64_t> rows;
+  rows.reserve(first_dims.size() * first_dims.size());
+  for (const int64_t dim : first_dims) rows.insert(rows.end(), first_dims.size(), dim / std::ssize(first_dims));
+  return rows;
 }
 
 int64_t FirstDim(const Signature& signature) {
@@ -51,6 +62,7 @@ bool Fits(const Plan& plan, const Signature& signature) {
   }
   if (a.op == OpKind::kBroadcast && a.root != b.root) return false;
   if (!HasShape(a.op)) return true;
+  if (a.op == OpKind::kAlltoall && !Repeats(b)) return false;
   if (a.shape.size() != b.shape.size()) return false;
   const size_t from = FirstDimIsFree(a.op) && !a.shape.empty() ? 1 : 0;
   return std::equal(a.shape.begin() + from, a.shape.end(), b.shape.begin() + from);

@@ -37,8 +37,10 @@ using PlanPtr = std::shared_ptr<const Plan>;
 // Whether members may come with different first dimensions.
 bool FirstDimIsFree(OpKind op);
 // Whether a ready mark can say all about it, so that a plan is worth keeping: not if members bring more of their own
-// than a first dimension.
+// than a first dimension. An alltoall does if its splits are equal; the signature is a member's, not a plan's.
 bool Repeats(const Signature& signature);
+// Who sends how many rows to whom in such an alltoall, as Execution::first_dims.
+std::vector<int64_t> EvenRows(const std::vector<int64_t>& first_dims);
 // The member's own part of a request: shape[0] where that is free, else 0. Travels with ready.
 int64_t FirstDim(const Signature& signature);
 // The signature as a plan keeps it: fields that the operation does not use have one fixed value, a free first dimension

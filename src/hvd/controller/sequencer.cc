@@ -77,7 +77,7 @@ struct Sequencer::State {
   bool IsComplete(const Row& row) const;
   void Conclude(Row* row);
   void Join(int member);
-  PlanPtr Agree(Row* row, const Signature& signature);
+  PlanPtr Agree(Row* row, const std::vector<Signature>& signatures);
   void FailAll(const std::string& name, std::string message);
   // Fails the group that the name belongs to, if members gave it different lengths.
   void CheckGroup(const std::string& name);
@@ -175,19 +175,19 @@ void Sequencer::State::Conclude(Row* row) {
     FailAll(name, std::move(*failure));
   } else {
     if (row->plan()) table.Touch(row);
-    const PlanPtr plan = row->plan() ? row->plan() : Agree(row, signatures.front());
+    const PlanPtr plan = row->plan() ? row->plan() : Agree(row, signatures);
     items.push_back({plan, {plan->uid, first_dims}, {}});
   }
   table.Release(row);
 }
 
-PlanPtr Sequencer::State::Agree(Row* row, const Signature& signature) {
+PlanPtr Sequencer::State::Agree(Row* row, const std::vector<Signature>& signatures) {
   Plan plan;
   plan.uid = (static_cast<uint64_t>(options.process_set) << kUidCounterBits) | ++uids;
   plan.name = row->name();
-  plan.signature = Canonical(signature);
+  plan.signature = Canonical(signatures.front());
   uint64_t evicted = 0;
-  plan.cached = Repeats(plan.signature) && table.MakeRoom(&evicted);
+  plan.cached = std::all_of(signatures.begin(), signatures.end(), Repeats) && table.MakeRoom(&evicted);
   if (evicted != 0) {
     forgotten.push_back(evicted);
     WarnOfEvictionOnce(options.cache_capacity);

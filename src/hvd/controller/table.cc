@@ -68,7 +68,9 @@ std::vector<Signature> Row::TakeSignatures() {
 std::vector<int64_t> Row::FirstDims() const {
   const size_t members = marks_.size();
   if (op() == OpKind::kAlltoall) {
-    std::vector<int64_t> rows(members * members, 0);
+    std::vector<int64_t> dims(members, 0);
+    for (const auto& [member, dim] : first_dims_) dims[member] = dim;
+    std::vector<int64_t> rows = EvenRows(dims);
     for (const auto& [member, signature] : requests_) {
       std::copy_n(signature.numbers.begin(), std::min(members, signature.numbers.size()),
                   rows.begin() + static_cast<ptrdiff_t>(member * members));

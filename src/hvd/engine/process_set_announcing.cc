@@ -153,7 +153,7 @@ void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
   if (SizesResult(op->work.op)) {
     std::vector<int64_t> first_dims(size());
     for (int m = 0; m < size(); ++m) first_dims[m] = options_.announce->FirstDim(m, position);
-    if (!PrepareResult(op, first_dims)) {
+    if (!PrepareResult(op, op->work.op == OpKind::kAlltoall ? controller::EvenRows(first_dims) : first_dims)) {
       allocating_.push_back(std::move(running));
       return;
     }

@@ -188,6 +188,37 @@ TEST(Sequencer, AllgatherCarriesFirstDimensionsAndStaysCached) {
   EXPECT_THAT(log[0].executions[0].first_dims, ElementsAre(1, 7));
 }
 
+TEST(Sequencer, AlltoallStaysCachedWhileAllSplitsAreEqual) {
+  const auto alltoall = [](std::vector<int64_t> splits) {
+    Signature s = With(OpKind::kAlltoall, {0, 2});
+    for (const int64_t rows : splits) s.shape[0] += rows;
+    s.numbers = std::move(splits);
+    return s;
+  };
+  Sequencer sequencer(Options(2));
+  sequencer.OnRequest(0, {"a", alltoall({3, 3})});
+  sequencer.OnRequest(1, {"a", alltoall({0, 0})});
+  auto log = sequencer.TakeLog();
+  ASSERT_THAT(Kinds(log), ElementsAre(Kind::kDefine, Kind::kExecute));
+  EXPECT_TRUE(log[0].plan.cached);
+  EXPECT_THAT(log[1].executions[0].first_dims, ElementsAre(3, 3, 0, 0));
+  const uint64_t uid = log[0].plan.uid;
+  sequencer.OnReady(0, uid, 4);
+  sequencer.OnRequest(1, {"a", alltoall({5, 5})});
+  log = sequencer.TakeLog();
+  ASSERT_THAT(Kinds(log), ElementsAre(Kind::kExecute));
+  EXPECT_THAT(log[0].executions[0].first_dims, ElementsAre(2, 2, 5, 5));
+  // Other splits on one rank: all must tell theirs, and nothing is kept.
+  sequencer.OnReady(0, uid, 4);
+  sequencer.OnRequest(1, {"a", alltoall({1, 5})});
+  ASSERT_THAT(Kinds(sequencer.TakeLog()), ElementsAre(Kind::kForget));
+  sequencer.OnRequest(0, {"a", alltoall({2, 2})});
+  log = sequencer.TakeLog();
+  ASSERT_THAT(Kinds(log), ElementsAre(Kind::kDefine, Kind::kExecute));
+  EXPECT_FALSE(log[0].plan.cached);
+  EXPECT_THAT(log[1].executions[0].first_dims, ElementsAre(2, 2, 1, 5));
+}
+
 TEST(Sequencer, AllgatherThatCannotBeCountedFails) {
   const int64_t huge = int64_t{1} << 60;
   EXPECT_THAT(Negotiate({With(OpKind::kAllgather, {huge}), With(OpKind::kAllgather, {huge})}),
