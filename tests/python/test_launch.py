@@ -42,6 +42,20 @@ def test_mpi_operations_need_mpi_to_start_the_ranks():
     assert "HOROVOD_CPU_OPERATIONS=mpi has no effect without --mpi" in result.stderr
 
 
+def test_algorithms_are_shown_and_nothing_is_started():
+    result = horovodrun("--algorithms")
+    assert result.returncode == 0, result.stderr
+    assert "twin_reduce" in result.stdout
+    assert "HOROVOD_ALGORITHMS" in result.stdout
+    changed = {"HOROVOD_ALGORITHMS": "allreduce:mixed:one_step=..96K"}
+    result = horovodrun("-np", "3", "-H", "localhost:2,other.invalid:1", "--algorithms", env=changed)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"allreduce +\.\.48K +one_step", result.stdout)
+    result = horovodrun("--algorithms", "-x", "HOROVOD_ALGORITHMS=allreduce:host:two_step=..1K")
+    assert result.returncode == 2
+    assert 'no algorithm is called "two_step"; known: tiny' in result.stderr
+
+
 def test_only_as_many_as_asked_for():
     result = horovodrun("-np", "2", "-H", "localhost:4", "--prefix", "", "sh", "-c", "echo $HOROVOD_SIZE")
     assert result.stdout == "2\n2\n"

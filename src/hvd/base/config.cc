@@ -101,6 +101,9 @@ const std::vector<Knob>& Knobs() {
        "the first, and the others take the cores after it."},
       {"HOROVOD_TCP_CONGESTION", &Config::tcp_congestion, "cubic",
        "Congestion control of data connections; empty: the system's default."},
+      {"HOROVOD_ALGORITHMS", &Config::algorithms, "",
+       "Changes of the table of algorithms, such as allreduce:hosts:one_step=..128K;any:host:direct=none; the same on "
+       "all ranks. `horovodrun --algorithms` shows the table and how to write them."},
       {"HOROVOD_TIMELINE", &Config::timeline, "",
        "File for the timeline of rank 0 (Chrome trace JSON); DYNAMIC: only start_timeline begins one."},
       {"HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles, "0",
@@ -186,10 +189,10 @@ Status CheckPair(const char* rank_name, int rank, const char* size_name, int siz
 
 }  // namespace
 
-Result<Config> ConfigFromEnvironment() {
+Result<Config> ConfigFrom(const Variables& variables) {
   Config config;
   for (const Knob& knob : Knobs()) {
-    const char* text = std::getenv(knob.name);
+    const char* text = variables(knob.name);
     if (text == nullptr || *text == '\0') continue;
     if (knob.words != nullptr) {
       HVD_ASSIGN_OR_RETURN(config.*std::get<std::string Config::*>(knob.field), OneOf(knob, text));
@@ -208,8 +211,12 @@ Result<Config> ConfigFromEnvironment() {
       CheckPair("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size, config.size));
   HVD_RETURN_IF_ERROR(
       CheckPair("HOROVOD_CROSS_RANK", config.cross_rank, "HOROVOD_CROSS_SIZE", config.cross_size, config.size));
-  HVD_ASSIGN_OR_RETURN(config.launcher, FindLauncher([](const char* name) { return std::getenv(name); }));
+  HVD_ASSIGN_OR_RETURN(config.launcher, FindLauncher(variables));
   return config;
+}
+
+Result<Config> ConfigFromEnvironment() {
+  return ConfigFrom([](const char* name) { return std::getenv(name); });
 }
 
 std::string DescribeConfig() {

@@ -62,6 +62,7 @@ struct Config {
   int64_t spin_us = -1;
   std::string thread_affinity;
   std::string tcp_congestion = "cubic";
+  std::string algorithms;
 
   // What happened.
   std::string timeline;
@@ -78,6 +79,8 @@ struct Config {
 
 // Reads the environment. A value that cannot be parsed or is out of range is an error naming variable, value and range.
 Result<Config> ConfigFromEnvironment();
+// The same of an environment that another process has or will have.
+Result<Config> ConfigFrom(const Variables& variables);
 
 // The table of all variables in Markdown, for docs/env.md.
 std::string DescribeConfig();

@@ -68,6 +68,9 @@ Result<World> Booter::Run() {
   world_.generation = config_.generation;
   world_.mpi = options_.way.mpi;
   world_.mpi_comm = options_.way.comm;
+  // What this rank alone could not do need not wait for the others.
+  world_.settings = SettingsOf(config_);
+  if (auto table = TableOf(world_.settings); !table) return Fail(std::move(table).error());
   HVD_ASSIGN_OR_RETURN(world_.loop, loop::CreateEpollLoop());
   if (config_.size == 1) {
     HVD_ASSIGN_OR_RETURN(const std::string host, topology::HostIdentity(config_.hostname));
@@ -148,15 +151,7 @@ Result<Card> Booter::MakeCard() const {
     card.trust = net::ToHex(net::Bytes(derived.bytes).first(8));
   }
   card.encrypt = config_.encrypt;
-  card.settings.chunk_bytes = std::min<int64_t>(config_.chunk_bytes, 64 << 20) / 64 * 64;
-  card.settings.eager_bytes = config_.eager_limit;
-  card.settings.fusion_threshold = config_.fusion_threshold;
-  card.settings.cache_capacity = config_.cache_capacity;
-  if (card.settings.eager_bytes < 0) {
-    const int n = config_.size;
-    card.settings.eager_bytes = n <= 4 ? 64 << 10 : n <= 8 ? 32 << 10 : n <= 16 ? 16 << 10 : 4 << 10;
-  }
-  card.settings.eager_bytes = std::min(card.settings.eager_bytes, card.settings.chunk_bytes);
+  card.settings = SettingsOf(config_);
   return card;
 }
 

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <vector>
 
+#include "hvd/base/text.h"
+
 namespace hvd::engine {
 namespace {
 
-constexpr size_t kFields = 16;
+constexpr size_t kFields = 17;
 
 std::string OneLine(std::string text) {
   for (char& c : text) {
@@ -41,11 +43,12 @@ std::string_view TrustOf(const Card& card) {
 }  // namespace
 
 std::string Encode(const Card& card) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", OneLine(card.version),
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", OneLine(card.version),
                      OneLine(card.nonce), card.size, OneLine(card.process.machine), card.process.pid,
                      card.process.start_time, OneLine(card.host_id), OneLine(card.hostname), OneLine(card.no_shm),
                      OneLine(card.process_sets), OneLine(card.trust), card.encrypt ? 1 : 0, card.settings.eager_bytes,
-                     card.settings.chunk_bytes, card.settings.fusion_threshold, card.settings.cache_capacity);
+                     card.settings.chunk_bytes, card.settings.fusion_threshold, card.settings.cache_capacity,
+                     OneLine(card.settings.algorithms));
 }
 
 Result<Card> DecodeCard(std::string_view text) {
@@ -64,6 +67,7 @@ Result<Card> DecodeCard(std::string_view text) {
   card.no_shm = fields[8];
   card.process_sets = fields[9];
   card.trust = fields[10];
+  card.settings.algorithms = fields[16];
   int encrypt = 0;
   const bool good = Parse(fields[2], &card.size) && Parse(fields[4], &card.process.pid) &&
                     Parse(fields[5], &card.process.start_time) && Parse(fields[11], &encrypt) &&
@@ -114,6 +118,13 @@ Status Compare(Rank a_rank, const Card& a, Rank b_rank, const Card& b) {
   if (a.encrypt != b.encrypt) {
     return Fail(Code::kInvalidArgument, "HOROVOD_ENCRYPT differs: {:d} on {}, {:d} on {}; give every rank the same",
                 a.encrypt, a_name, b.encrypt, b_name);
+  }
+  if (a.settings.algorithms != b.settings.algorithms) {
+    const auto shown = [](const Card& card) {
+      return card.settings.algorithms.empty() ? "unset" : fmt::format("\"{}\"", Cut(card.settings.algorithms, 500));
+    };
+    return Fail(Code::kInvalidArgument, "HOROVOD_ALGORITHMS differs: {} on {}, {} on {}; give every rank the same",
+                shown(a), a_name, shown(b), b_name);
   }
   return {};
 }

@@ -237,6 +237,7 @@ class Engine final : public SetHost {
   SetTable sets_;
   Shortcuts shortcuts_;
   int sets_made_ = 0;
+  algorithms::Table table_;
   // A rank agrees to a change of the sets only when its last one is over: see StreamMemory.
   std::mutex change_mutex_;
   StreamMemory stream_memory_;

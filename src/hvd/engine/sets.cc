@@ -37,6 +37,7 @@ Status Engine::CheckNew(std::string_view title, const std::vector<Rank>& ranks) 
 }
 
 Status Engine::CreateSets() {
+  HVD_ASSIGN_OR_RETURN(table_, TableOf(world_.settings));
   std::vector<Rank> everybody(world_.layout.size);
   for (Rank rank = 0; rank < world_.layout.size; ++rank) everybody[rank] = rank;
   sets_.Add(MakeSet(std::move(everybody)));
@@ -89,7 +90,7 @@ void Engine::ConnectByMemory(ProcessSetOptions* set) {
                  (announce ? log : announce).error().message);
     return;
   }
-  comm::host::WindowOptions window;
+  comm::host::WindowOptions window{.places{table_, static_cast<int>(locals.size())}};
   window.window = world_.window.get();
   window.memory = &arena_;
   window.locals = locals;
@@ -120,15 +121,17 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
   }
   const auto& sizes = pairs.order.host_sizes;
   if (sizes.size() > 1 && sizes.size() < set->ranks.size()) return ConnectByHosts(set, std::move(pairs));
-  set->log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs));
+  set->log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs), table_);
 }
 
 void Engine::ConnectByHosts(ProcessSetOptions* set, comm::host::PairOptions pairs) {
   comm::host::HostsOptions hosts;
   hosts.pairs = std::move(pairs);
-  hosts.from_bytes = std::max<size_t>(world_.settings.eager_bytes, hosts.from_bytes);
+  hosts.pairs.scope = algorithms::Scope::kMixed;
   if (const auto streams = streams_.find(set->id); streams != streams_.end() && streams->second.log != nullptr) {
-    comm::host::WindowOptions window;
+    const auto here = std::ranges::count_if(set->ranks, [&](Rank rank) { return world_.layout.LocalOf(rank) >= 0; });
+    // The carriers read and write the data while it travels, so none of it is beside a mark.
+    comm::host::WindowOptions window{.places{table_, static_cast<int>(here), false}};
     window.window = world_.window.get();
     window.memory = &arena_;
     for (const Rank rank : set->ranks) {
@@ -139,11 +142,11 @@ void Engine::ConnectByHosts(ProcessSetOptions* set, comm::host::PairOptions pair
       hosts.flows.push_back(&recorder_.counters().peers[rank].shm);
     }
     window.eager_bytes = world_.settings.eager_bytes;
-    window.staging = comm::host::HostsCommunicator::kStaging;
+    window.staging = comm::host::HostsCommunicator::StagingBy(table_, static_cast<int>(set->ranks.size()));
     window.stream_memory = streams->second.log;
     hosts.here = std::make_unique<comm::host::WindowCommunicator>(window);
   }
-  set->log = std::make_unique<comm::host::HostsCommunicator>(std::move(hosts));
+  set->log = std::make_unique<comm::host::HostsCommunicator>(std::move(hosts), table_);
 }
 
 void Engine::ConnectByMpi(ProcessSetOptions* set) {

@@ -4,11 +4,29 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "hvd/algorithms/change.h"
+
 namespace hvd::engine {
 
 int Layout::LocalOf(Rank other) const {
   const auto at = std::find(local_ranks.begin(), local_ranks.end(), other);
   return at == local_ranks.end() ? -1 : static_cast<int>(at - local_ranks.begin());
+}
+
+SharedSettings SettingsOf(const Config& config) {
+  SharedSettings settings;
+  const algorithms::Limits limits = algorithms::LimitsFor(config.size, config.eager_limit, config.chunk_bytes);
+  settings.eager_bytes = static_cast<int64_t>(limits.eager_bytes);
+  settings.chunk_bytes = static_cast<int64_t>(limits.chunk_bytes);
+  settings.fusion_threshold = config.fusion_threshold;
+  settings.cache_capacity = config.cache_capacity;
+  settings.algorithms = algorithms::WithoutBlanks(config.algorithms);
+  return settings;
+}
+
+Result<algorithms::Table> TableOf(const SharedSettings& settings) {
+  const algorithms::Limits limits{static_cast<size_t>(settings.eager_bytes), static_cast<size_t>(settings.chunk_bytes)};
+  return algorithms::Table::Make(limits, settings.algorithms);
 }
 
 Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids) {

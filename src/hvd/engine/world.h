@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hvd/algorithms/table.h"
 #include "hvd/base/config.h"
 #include "hvd/base/types.h"
 #include "hvd/loop/loop.h"
@@ -53,6 +54,7 @@ struct SharedSettings {
   int64_t chunk_bytes = 64 << 10;
   int64_t fusion_threshold = 128 << 20;
   int64_t cache_capacity = 1024;
+  std::string algorithms{};  // no rank's counts alone: those who differ do not start
 };
 
 struct World {
@@ -69,6 +71,11 @@ struct World {
   mpi::Library* mpi = nullptr;                          // nullptr: this job does not use MPI
   mpi::Handle mpi_comm = 0;                             // its ranks are the job's
 };
+
+// What a rank with this configuration would settle.
+SharedSettings SettingsOf(const Config& config);
+// Fails if the settings ask for something that is not there.
+Result<algorithms::Table> TableOf(const SharedSettings& settings);
 
 Layout MakeLayout(Rank rank, const std::vector<std::string>& host_ids);
 // Fills in what the launcher gave (HOROVOD_LOCAL_RANK ...). Which ranks share memory is not touched by it.

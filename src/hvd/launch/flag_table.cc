@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kElastic = "elastic training is not in this release";
 constexpr const char* kJsrun = "start the job by jsrun itself: the ranks find out; leave it out";
 constexpr const char* kNoCycle = "this engine has no cycle to wait for";
-constexpr const char* kOwnChoice = "the engine chooses the way of its data by itself";
+constexpr const char* kOwnChoice = "the engine chooses the way of its data by itself; --algorithms shows how";
 constexpr const char* kNoLibrary = "this release does not use that library";
 
 const Flag kGeneral[] = {
@@ -24,6 +24,9 @@ const Flag kGeneral[] = {
     {.names = "-cb --check-build",
      .field = &Options::check_build,
      .help = "Show which frameworks and transports can be used, and why others cannot."},
+    {.names = "--algorithms",
+     .field = &Options::algorithms,
+     .help = "Show which algorithm moves which data; with -np and -H, of that job. HOROVOD_ALGORITHMS changes it."},
     {.names = "--dry-run", .field = &Options::dry_run, .help = "Show what would be started, and start nothing."},
     {.names = "--config-file",
      .field = &Options::config_file,

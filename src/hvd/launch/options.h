@@ -18,7 +18,7 @@ using List = std::vector<std::string>;
 
 struct Options {
   // What to do.
-  Switch help, version, check_build, dry_run;
+  Switch help, version, check_build, algorithms, dry_run;
   Whole num_proc;
   List command;
 

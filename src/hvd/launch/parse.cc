@@ -92,7 +92,7 @@ Status CheckTogether(const Options& options) {
 
 // A job needs more than a question such as --version.
 Status CheckJob(const Options& options) {
-  if (options.help || options.version || options.check_build) return {};
+  if (options.help || options.version || options.check_build || options.algorithms) return {};
   if (!options.num_proc && !options.command.empty() && options.command[0] == "doctor") {
     return Fail(Code::kUnimplemented, "doctor: it is not in this release; --check-build says what can be used");
   }

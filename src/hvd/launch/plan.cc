@@ -84,6 +84,8 @@ Status ReadEnvFile(const std::string& path, std::string_view text, Plan* plan) {
   return {};
 }
 
+}  // namespace
+
 Status PlanEnvironment(const Options& options, const FileReader& read, Plan* plan) {
   Environment& environment = plan->environment;
   for (const char* name : kOuterJob) environment.Unset(name);
@@ -108,8 +110,6 @@ Status PlanEnvironment(const Options& options, const FileReader& read, Plan* pla
   if (!environment.Get("PYTHONUNBUFFERED")) environment.Set("PYTHONUNBUFFERED", "1");
   return CheckOperations(environment);
 }
-
-}  // namespace
 
 Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read, const IsHere& is_here,
                                     std::string* note) {

@@ -35,6 +35,10 @@ struct RankPlace {
 Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read, const IsHere& is_here,
                                     std::string* note);
 
+// What the ranks of all hosts get in their environment: this program's own, --env-file, -x and flags. Changes
+// `environment` and `given` of the plan.
+Status PlanEnvironment(const Options& options, const FileReader& read, Plan* plan);
+
 // Codes: kNotFound and kPermissionDenied are about the command, kInvalidArgument about flags.
 // `self` is the path of this program: its folder's Python runs scripts that are given without one.
 Result<Plan> MakePlan(const Options& options, const Environment& environment, const std::string& self,

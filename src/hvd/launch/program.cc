@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "hvd/launch/agent.h"
+#include "hvd/launch/algorithm_table.h"
 #include "hvd/launch/check_here.h"
 #include "hvd/launch/command.h"
 #include "hvd/launch/complaint.h"
@@ -188,6 +189,10 @@ int RunProgram(const std::string& self, const std::vector<std::string>& argument
   if (options->help) return Answer(HelpText());
   if (options->version) return Answer(HVD_VERSION "\n");
   if (options->check_build) return CheckBuild(self, *options, environment);
+  if (options->algorithms) {
+    const auto table = AlgorithmTable(*options, environment, ReadFile);
+    return table ? Answer(*table) : Refuse(*options, table.error(), kUsage);
+  }
   const pid_t parent = ::getppid();
   if (options->die_with_parent) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (const Status good = CheckHere(*options); !good) return Refuse(*options, good.error(), kUsage);

@@ -176,6 +176,8 @@ TEST_F(MeetingTest, VersionsAndTrustAndSetsAreCompared) {
       {[](Card& card) { card.trust = "1234"; }, "job tokens differ: rank 0"},
       {[](Card& card) { card.encrypt = true; }, "HOROVOD_ENCRYPT differs: 0 on rank 0"},
       {[](Card& card) { card.process_sets = "[[0]]"; }, "process sets differ: rank 0"},
+      {[](Card& card) { card.settings.algorithms = "any:host:direct=none"; },
+       "HOROVOD_ALGORITHMS differs: unset on rank 0"},
   };
   for (const auto& [change, text] : cases) {
     auto starters = Starters(2);
@@ -343,11 +345,13 @@ TEST(Card, SurvivesCodingAndRefusesTheRest) {
   Card card = MakeCard(4);
   card.nonce = "abc";
   card.no_shm = "two\nlines";
+  card.settings.algorithms = "any:host:direct=none";
   const std::string text = Encode(card);
   const auto decoded = DecodeCard(text);
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->process, card.process);
   EXPECT_EQ(decoded->no_shm, "two lines");
+  EXPECT_EQ(decoded->settings.algorithms, card.settings.algorithms);
   EXPECT_EQ(Encode(*decoded), Encode(*DecodeCard(Encode(*decoded))));
   EXPECT_FALSE(DecodeCard(""));
   EXPECT_FALSE(DecodeCard(text + "\n"));

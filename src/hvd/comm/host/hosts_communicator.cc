@@ -10,6 +10,8 @@
 
 namespace hvd::comm::host {
 
+using algorithms::Algorithm;
+using algorithms::Scope;
 using collective::Progress;
 using collective::pairwise::Link;
 
@@ -89,8 +91,21 @@ class HostsMachine final : public collective::Machine {
 
 }  // namespace
 
-HostsCommunicator::HostsCommunicator(HostsOptions options)
-    : options_(std::move(options)), pairs_(options_.pairs), told_(options_.pairs.pairs.size(), kCan) {
+collective::window::Staging HostsCommunicator::StagingBy(const algorithms::Table& table, int members) {
+  collective::window::Staging staging;
+  staging.depth = 4;  // covers the time for which a busy member is away
+  for (const auto& choice : table.For(OpKind::kAllreduce, Scope::kMixed, members)) {
+    if (choice.algorithm == Algorithm::kTwinReduce) staging.chunk_bytes = choice.parameters.chunk;
+  }
+  return staging;
+}
+
+HostsCommunicator::HostsCommunicator(HostsOptions options, const algorithms::Table& table)
+    : options_(std::move(options)),
+      pairs_(options_.pairs, table),
+      choices_(table.For(OpKind::kAllreduce, Scope::kMixed, static_cast<int>(options_.pairs.pairs.size()))),
+      chunk_bytes_(StagingBy(table, static_cast<int>(options_.pairs.pairs.size())).chunk_bytes),
+      told_(options_.pairs.pairs.size(), kCan) {
   const auto& order = options_.pairs.order;
   auto member = order.members.begin();
   for (const int size : order.host_sizes) {
@@ -107,7 +122,9 @@ HostsCommunicator::HostsCommunicator(HostsOptions options)
 }
 
 std::unique_ptr<collective::Machine> HostsCommunicator::Start(uint64_t position, const Work* work) {
-  if (work->op != OpKind::kAllreduce || work->payload.bytes() <= options_.from_bytes) {
+  const size_t bytes = work->payload.bytes();
+  if (work->op != OpKind::kAllreduce || bytes == 0 ||
+      algorithms::Pick(choices_, bytes).algorithm != Algorithm::kTwinReduce) {
     return pairs_.Start(position, work);
   }
   if (agreement_ == nullptr) BeginAgreement(position);
@@ -149,9 +166,9 @@ std::unique_ptr<collective::Machine> HostsCommunicator::Move(uint64_t position, 
   std::unique_ptr<collective::hierarchy::HostSide> side;
   if (options_.here != nullptr) {
     side = std::make_unique<collective::hierarchy::SharedSide>(options_.here->MeetingAt(local_position));
-    CountReduceFlow(*work, my_local_, kStaging.chunk_bytes, carriers_, options_.flows);
+    CountReduceFlow(*work, my_local_, chunk_bytes_, carriers_, options_.flows);
   } else {
-    side = std::make_unique<collective::hierarchy::LoneSide>(&work->payload, kStaging.chunk_bytes, pairs_.shelf());
+    side = std::make_unique<collective::hierarchy::LoneSide>(&work->payload, chunk_bytes_, pairs_.shelf());
   }
   return std::make_unique<collective::hierarchy::TwinReduce>(std::move(side), TwinsAt(position), work->reduce_op,
                                                              work->dtype, work->scale, &work->payload, pairs_.shelf());

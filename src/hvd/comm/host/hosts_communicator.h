@@ -20,16 +20,14 @@ struct HostsOptions {
   std::unique_ptr<WindowCommunicator> here;  // the members of this host, in their order; nullptr: none but this one, or
                                              // they share no memory
   std::vector<Flow*> flows;                  // to them, by their number on this host
-  size_t from_bytes = 64 << 10;              // smaller ones are not worth the steps; equal on all members
 };
 
 class HostsCommunicator final : public Communicator {
  public:
-  // How data travels through the shared memory of a host: large enough that the slices of a chunk are good-sized
-  // messages, and four chunks cover the time for which a busy member is away.
-  static constexpr collective::window::Staging kStaging{512 << 10, 4};
+  HostsCommunicator(HostsOptions options, const algorithms::Table& table);
 
-  explicit HostsCommunicator(HostsOptions options);
+  // How data travels through the shared memory of a host: what `here` must be made with.
+  static collective::window::Staging StagingBy(const algorithms::Table& table, int members);
 
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
 
@@ -52,6 +50,8 @@ class HostsCommunicator final : public Communicator {
 
   HostsOptions options_;
   PairCommunicator pairs_;
+  const std::vector<algorithms::Choice> choices_;  // of allreduce
+  const size_t chunk_bytes_;
   std::vector<std::vector<int>> hosts_;  // their members
   int my_host_ = 0;
   int my_local_ = 0;

@@ -16,20 +16,10 @@ using collective::pairwise::Link;
 
 namespace {
 
-// What one message of large data has, of a round or of a broadcast: a good-sized message that still lies in the cache
-// when it is summed.
-constexpr size_t kSliceBytes = 256 << 10;
-// Up to so many bytes sent per member, a second step would cost more than it saves.
-constexpr size_t kOneStepBytes = 64 << 10;
-
-// Two members keep each other busy with few large slices. Among more, each waits for the slowest of several connections
-// at a time, and many small ones let the others go on meanwhile.
-collective::pairwise::Rounds CutFor(size_t members) {
-  constexpr size_t kSmallSlice = 64 << 10;
-  constexpr size_t kBytesInFlight = 4 << 20;
-  if (members == 2) return {2 * kSliceBytes, 4};
-  const size_t bytes = kSmallSlice * members;
-  return {bytes, std::clamp<size_t>(kBytesInFlight / bytes, 4, 16)};
+// With fewer rounds a member that is away for a moment stops the others; more would only take memory.
+collective::pairwise::Rounds CutBy(const algorithms::Parameters& parameters, size_t members) {
+  const size_t bytes = parameters.slice * members;
+  return {bytes, std::clamp<size_t>(parameters.flight / bytes, 4, 16)};
 }
 
 // The agreement that starts a barrier is the barrier; and there may be nothing to sum.
@@ -53,6 +43,19 @@ std::vector<collective::pairwise::Exchange::Part> PartsOf(const Work& work, int 
 
 }  // namespace
 
+PairCommunicator::PairCommunicator(PairOptions options, const algorithms::Table& table) : options_(std::move(options)) {
+  for (const OpKind op : algorithms::Operations()) {
+    auto choices = table.For(op, options_.scope, static_cast<int>(options_.pairs.size()));
+    // That one is HostsCommunicator's, and what it cannot do comes here.
+    std::erase_if(choices, [](const auto& choice) { return choice.algorithm == algorithms::Algorithm::kTwinReduce; });
+    choices_[op] = std::move(choices);
+  }
+}
+
+const algorithms::Choice& PairCommunicator::ChoiceFor(const Work& work) const {
+  return algorithms::Pick(choices_.at(work.op), work.payload.bytes());
+}
+
 transport::Lane PairCommunicator::LaneAt(uint64_t position) const {
   const auto set = static_cast<transport::Lane>(static_cast<uint32_t>(options_.process_set));
   return (set << 48) | (position << 2);
@@ -66,13 +69,14 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
     case OpKind::kAllreduce: {
       if (work->payload.bytes() == 0) return std::make_unique<Nothing>();
       collective::pairwise::Reduction reduction{work->reduce_op, work->dtype, work->scale, options_.order};
-      const size_t members = options_.pairs.size();
-      if (work->payload.bytes() * (members - 1) <= kOneStepBytes) {
+      const algorithms::Choice& choice = ChoiceFor(*work);
+      if (choice.algorithm == algorithms::Algorithm::kOneStep) {
         return std::make_unique<collective::pairwise::OneStep>(std::move(link), std::move(reduction), &work->payload,
                                                                shelf_);
       }
       return std::make_unique<collective::pairwise::DirectReduce>(std::move(link), std::move(reduction), &work->payload,
-                                                                  CutFor(members), shelf_);
+                                                                  CutBy(choice.parameters, options_.pairs.size()),
+                                                                  shelf_);
     }
     case OpKind::kAllgather:
     case OpKind::kAlltoall:
@@ -81,10 +85,10 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
     case OpKind::kReducescatter:
       return std::make_unique<collective::pairwise::DirectScatter>(
           std::move(link), collective::pairwise::Reduction{work->reduce_op, work->dtype, work->scale, options_.order},
-          work->member_bytes, work->result_to, &work->payload, kSliceBytes, shelf_);
+          work->member_bytes, work->result_to, &work->payload, ChoiceFor(*work).parameters.slice, shelf_);
     case OpKind::kBroadcast:
       return std::make_unique<collective::pairwise::Broadcast>(std::move(link), options_.order, work->root,
-                                                               &work->payload, kSliceBytes);
+                                                               &work->payload, ChoiceFor(*work).parameters.slice);
     default:
       return std::make_unique<Nothing>();
   }

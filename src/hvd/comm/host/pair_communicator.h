@@ -2,6 +2,9 @@
 #pragma once
 // Process sets that span hosts, or hosts without shared memory: every member talks to every other over Pairs.
 
+#include <map>
+
+#include "hvd/algorithms/table.h"
 #include "hvd/collective/pairwise/link.h"
 #include "hvd/collective/scratch.h"
 #include "hvd/comm/communicator.h"
@@ -14,11 +17,12 @@ struct PairOptions {
   int me = 0;
   std::vector<transport::Pair*> pairs;  // by member; nullptr for this rank. Not owned
   collective::pairwise::SumOrder order;
+  algorithms::Scope scope = algorithms::Scope::kHosts;
 };
 
 class PairCommunicator final : public Communicator {
  public:
-  explicit PairCommunicator(PairOptions options) : options_(std::move(options)) {}
+  PairCommunicator(PairOptions options, const algorithms::Table& table);
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
 
   // The first of the four lanes of a position, and a link to all members on them.
@@ -27,7 +31,11 @@ class PairCommunicator final : public Communicator {
   const std::shared_ptr<collective::ScratchShelf>& shelf() const { return shelf_; }
 
  private:
+  // What the table says for so many bytes, which are the same on all members wherever there is a choice.
+  const algorithms::Choice& ChoiceFor(const Work& work) const;
+
   PairOptions options_;
+  std::map<OpKind, std::vector<algorithms::Choice>> choices_;
   const std::shared_ptr<collective::ScratchShelf> shelf_ = std::make_shared<collective::ScratchShelf>();
 };
 

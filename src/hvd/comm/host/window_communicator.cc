@@ -25,12 +25,6 @@ using collective::window::Stream;
 
 namespace {
 
-// From here on it pays to reduce arena memory where it is; below, the copy beside the mark saves a round.
-constexpr size_t kDirectFrom = 8 << 10;
-
-// Staged chunks must stay in the cache; memory that is used in place need not be cut that small.
-constexpr size_t kDirectChunk = 512 << 10;
-
 constexpr size_t kLine = 64;
 // More than this the caches cannot fetch ahead at once.
 constexpr size_t kMostPrepared = 1 << 10;
@@ -142,32 +136,46 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
   const bool brings = work.op != OpKind::kBroadcast || work.root == stream_.me();
   const size_t bytes = work.payload.bytes();
   if (!brings || bytes == 0) return Outcome::kPublished;
+  for (const Places::Rule& rule : options_.places.For(work.op).in_order) {
+    if (!rule.bytes.Has(bytes)) continue;
+    switch (rule.place) {
+      case Place::kTiny:
+        header.place = Place::kTiny;
+        work.payload.Gather(0, bytes, header.tiny);
+        return Outcome::kPublished;
+      case Place::kInline:
+        header.place = Place::kInline;
+        work.payload.Gather(0, bytes, stream_.payload(stream_.me(), position));
+        return Outcome::kPublished;
+      case Place::kDirect:
+        if (PlaceDirect(work, header)) return Outcome::kPublished;
+        break;
+      default:
+        return PlaceStaged(position, header);
+    }
+  }
+  return PlaceStaged(position, header);
+}
+
+bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
   const auto& pieces = work.payload.pieces();
-  if (work.direct && pieces.size() == 1 && bytes >= kDirectFrom) {
-    const int64_t in = options_.memory->OffsetOf(pieces[0].in, bytes);
-    int64_t out = in;
-    if (work.op == OpKind::kAllreduce) {
-      out = pieces[0].out == nullptr        ? -1
-            : pieces[0].out == pieces[0].in ? in
-                                            : options_.memory->OffsetOf(pieces[0].out, bytes);
-    }
-    if (in >= 0 && out >= 0) {
-      header.place = Place::kDirect;
-      header.in_offset = static_cast<uint64_t>(in);
-      header.out_offset = static_cast<uint64_t>(out);
-      return Outcome::kPublished;
-    }
+  if (!work.direct || pieces.size() != 1) return false;
+  const size_t bytes = work.payload.bytes();
+  const int64_t in = options_.memory->OffsetOf(pieces[0].in, bytes);
+  int64_t out = in;
+  if (work.op == OpKind::kAllreduce) {
+    out = pieces[0].out == nullptr        ? -1
+          : pieces[0].out == pieces[0].in ? in
+                                          : options_.memory->OffsetOf(pieces[0].out, bytes);
   }
-  if (bytes <= kTinyBytes) {
-    header.place = Place::kTiny;
-    work.payload.Gather(0, bytes, header.tiny);
-    return Outcome::kPublished;
-  }
-  if (bytes <= options_.eager_bytes) {
-    header.place = Place::kInline;
-    work.payload.Gather(0, bytes, stream_.payload(stream_.me(), position));
-    return Outcome::kPublished;
-  }
+  if (in < 0 || out < 0) return false;
+  header.place = Place::kDirect;
+  header.in_offset = static_cast<uint64_t>(in);
+  header.out_offset = static_cast<uint64_t>(out);
+  return true;
+}
+
+WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, Header& header) {
   const int lane = static_cast<int>(position % kStagingLanes);
   if (staging_user_[lane] != 0 && staging_user_[lane] != position + 1) return Outcome::kBusy;
   if (staging_[lane] == nullptr) staging_[lane] = options_.memory->Allocate(options_.staging.bytes());
@@ -227,7 +235,7 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
 
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
   Meeting meeting = MeetingAt(position);
-  if (AllDirect(meeting)) meeting.staging.chunk_bytes = std::max(meeting.staging.chunk_bytes, kDirectChunk);
+  if (AllDirect(meeting)) meeting.staging.chunk_bytes = options_.places.For(work->op).direct_chunk;
   const bool beside_marks = collective::window::AllBesideMarks(meeting);
   CountFlow(*work, stream_.me(), beside_marks ? 0 : meeting.staging.chunk_bytes, options_.flows);
   if (beside_marks) {

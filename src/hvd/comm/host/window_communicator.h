@@ -16,6 +16,7 @@
 #include "hvd/collective/window/meeting.h"
 #include "hvd/collective/window/stream.h"
 #include "hvd/comm/communicator.h"
+#include "hvd/comm/host/places.h"
 #include "hvd/transport/window.h"
 
 namespace hvd::comm::host {
@@ -37,8 +38,9 @@ struct WindowOptions {
   int me = 0;
   std::vector<Flow*> flows;  // by member: what moves between it and this one is added there. Empty: nobody asks
   std::byte* stream_memory = nullptr;  // collective::window::Stream::Bytes(members, eager_bytes), carved
-  size_t eager_bytes = 64 << 10;       // largest data beside a mark
+  size_t eager_bytes = 64 << 10;       // room for data beside a mark
   collective::window::Staging staging;
+  Places places;
 };
 
 class WindowCommunicator final : public Communicator {
@@ -98,13 +100,14 @@ class WindowCommunicator final : public Communicator {
   // This member is finished with the position, in whichever way.
   void Release(uint64_t position);
 
-  size_t eager_bytes() const { return options_.eager_bytes; }
-
  private:
   static constexpr int kStagingLanes = 2;
 
   bool SlotFree(uint64_t position);
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
+  // False: the data is not in the arena, or not in one piece.
+  bool PlaceDirect(const Work& work, collective::window::Header& header) const;
+  Outcome PlaceStaged(uint64_t position, collective::window::Header& header);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
 

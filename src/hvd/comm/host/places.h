@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The lines of the table of algorithms for members of one host, as plain numbers: where data of which size may lie.
+
+#include <array>
+
+#include "hvd/algorithms/table.h"
+#include "hvd/collective/window/stream.h"
+
+namespace hvd::comm::host {
+
+class Places {
+ public:
+  struct Rule {
+    algorithms::Range bytes;
+    collective::window::Place place = collective::window::Place::kStaged;
+  };
+  struct Rules {
+    std::array<Rule, 5> in_order{};  // the first whose bytes fit and that is possible; ends with one that always is
+    size_t direct_chunk = 0;         // where all members' data is direct
+  };
+
+  // Without `beside_marks` all data is in the arena: those who read it do so as long as they like.
+  Places(const algorithms::Table& table, int members, bool beside_marks = true);
+
+  const Rules& For(OpKind op) const { return rules_[static_cast<size_t>(op)]; }
+
+ private:
+  std::array<Rules, static_cast<size_t>(OpKind::kReducescatter) + 1> rules_;
+};
+
+}  // namespace hvd::comm::host

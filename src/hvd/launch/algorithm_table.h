@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// --algorithms: the table that ranks would work by, with the variables that they would get.
+
+#include <string>
+
+#include "hvd/base/result.h"
+#include "hvd/launch/environment.h"
+#include "hvd/launch/options.h"
+#include "hvd/launch/parse.h"
+
+namespace hvd::launch {
+
+// With -np, that of a job on these hosts; else the whole one.
+Result<std::string> AlgorithmTable(const Options& options, const Environment& environment, const FileReader& read);
+
+}  // namespace hvd::launch

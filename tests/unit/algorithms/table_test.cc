@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/algorithms/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "hvd/algorithms/change.h"
+#include "hvd/algorithms/text.h"
+
+namespace hvd::algorithms {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr size_t kSizes[] = {1,     4,     32,    33,    4 << 10, 8 << 10, (8 << 10) + 1,
+                             21845, 21846, 65536, 65537, 1 << 20, 1 << 30};
+
+std::string NameAt(const Table& table, OpKind op, Scope scope, int members, size_t bytes) {
+  return std::string(WordFor(Pick(table.For(op, scope, members), bytes).algorithm));
+}
+
+Table With(const std::string& changes, const Limits& limits = {}) {
+  auto table = Table::Make(limits, changes);
+  EXPECT_TRUE(table) << table.error().message;
+  return table ? *table : Table();
+}
+
+std::string Refusal(const std::string& changes) {
+  const auto table = Table::Make({}, changes);
+  EXPECT_FALSE(table) << changes;
+  return table ? "" : table.error().message;
+}
+
+TEST(AlgorithmTable, TakesWhatWasMeasured) {
+  const Table table;
+  struct Case {
+    OpKind op;
+    Scope scope;
+    int members;
+    size_t bytes;
+    const char* name;
+  };
+  const Case cases[] = {
+      {OpKind::kAllreduce, Scope::kHost, 2, 4, "tiny"},
+      {OpKind::kAllreduce, Scope::kHost, 2, 33, "inline"},
+      {OpKind::kAllreduce, Scope::kHost, 2, 8 << 10, "direct"},
+      {OpKind::kAllreduce, Scope::kHosts, 2, 65536, "one_step"},
+      {OpKind::kAllreduce, Scope::kHosts, 2, 65537, "direct_reduce"},
+      {OpKind::kAllreduce, Scope::kHosts, 4, 21845, "one_step"},
+      {OpKind::kAllreduce, Scope::kHosts, 4, 21846, "direct_reduce"},
+      {OpKind::kAllreduce, Scope::kMixed, 4, 21846, "direct_reduce"},
+      {OpKind::kAllreduce, Scope::kMixed, 4, 65536, "direct_reduce"},
+      {OpKind::kAllreduce, Scope::kMixed, 4, 65537, "twin_reduce"},
+      {OpKind::kAllgather, Scope::kMixed, 4, 1, "exchange"},
+      {OpKind::kAlltoall, Scope::kHosts, 3, 1, "exchange"},
+      {OpKind::kBroadcast, Scope::kHosts, 3, 1, "tree"},
+      {OpKind::kReducescatter, Scope::kHosts, 3, 1, "direct_scatter"},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(NameAt(table, one.op, one.scope, one.members, one.bytes), one.name)
+        << WordFor(one.op) << " " << WordFor(one.scope) << " " << one.members << " " << one.bytes;
+  }
+  EXPECT_EQ(table.For(OpKind::kAllreduce, Scope::kHosts, 2).back().parameters.slice, 256u << 10);
+  EXPECT_EQ(table.For(OpKind::kAllreduce, Scope::kHosts, 3).back().parameters.slice, 64u << 10);
+}
+
+TEST(AlgorithmTable, EverySizeHasALineAndEveryLineASize) {
+  const Table table;
+  std::map<std::string, int> taken;
+  for (const Scope scope : Scopes()) {
+    for (const OpKind op : Operations()) {
+      for (int members = 1; members <= 5; ++members) {
+        auto choices = table.For(op, scope, members);
+        ASSERT_FALSE(choices.empty());
+        EXPECT_EQ(choices.back().bytes, Range{});
+        for (const size_t bytes : kSizes) ++taken[NameAt(table, op, scope, members, bytes)];
+        // Memory that is not in the arena passes by the line for direct data.
+        std::erase_if(choices, [](const Choice& choice) { return choice.algorithm == Algorithm::kDirect; });
+        for (const size_t bytes : kSizes) ++taken[std::string(WordFor(Pick(choices, bytes).algorithm))];
+      }
+    }
+  }
+  for (const Line& line : table.lines()) EXPECT_GT(taken[std::string(WordFor(line.algorithm))], 0);
+}
+
+TEST(AlgorithmTable, LimitsFollowRanksAndSettings) {
+  EXPECT_EQ(LimitsFor(2, -1, 65536).eager_bytes, 65536u);
+  EXPECT_EQ(LimitsFor(5, -1, 65536).eager_bytes, 32768u);
+  EXPECT_EQ(LimitsFor(16, -1, 65536).eager_bytes, 16384u);
+  EXPECT_EQ(LimitsFor(1000, -1, 65536).eager_bytes, 4096u);
+  EXPECT_EQ(LimitsFor(2, 100, 65536).eager_bytes, 100u);
+  EXPECT_EQ(LimitsFor(2, 1 << 20, 65536).eager_bytes, 65536u);
+  EXPECT_EQ(LimitsFor(2, -1, int64_t{1} << 40).chunk_bytes, 64u << 20);
+  const Table table(Limits{100, 1 << 20});
+  EXPECT_EQ(NameAt(table, OpKind::kAllgather, Scope::kHost, 2, 100), "inline");
+  EXPECT_EQ(NameAt(table, OpKind::kAllgather, Scope::kHost, 2, 101), "staged");
+  EXPECT_EQ(Pick(table.For(OpKind::kAllgather, Scope::kHost, 2), 1 << 20).parameters.chunk, 1u << 20);
+}
+
+TEST(AlgorithmTable, EveryAlgorithmCanBeForcedWhereItIs) {
+  const Table usual;
+  for (const Line& line : usual.lines()) {
+    const std::string entry =
+        fmt::format("{}:{}:{}=..", WordFor(line.op), WordFor(line.scope), WordFor(line.algorithm));
+    const Table table = With(entry);
+    EXPECT_EQ(NameAt(table, line.op, line.scope, 3, 4), WordFor(line.algorithm)) << entry;
+    // Nothing else changed.
+    for (const OpKind op : Operations()) {
+      if (op == line.op) continue;
+      EXPECT_EQ(NameAt(table, op, line.scope, 3, 4), NameAt(usual, op, line.scope, 3, 4)) << entry;
+    }
+  }
+}
+
+TEST(AlgorithmTable, ChangesMoveThresholds) {
+  const Table moved = With(" allreduce:hosts:one_step = ..1M ;; any:host:direct=none; ");
+  EXPECT_EQ(NameAt(moved, OpKind::kAllreduce, Scope::kHosts, 2, 1 << 20), "one_step");
+  EXPECT_EQ(NameAt(moved, OpKind::kAllreduce, Scope::kHosts, 2, (1 << 20) + 1), "direct_reduce");
+  EXPECT_EQ(NameAt(moved, OpKind::kAllreduce, Scope::kHosts, 3, 1 << 20), "direct_reduce");
+  EXPECT_EQ(NameAt(moved, OpKind::kAllreduce, Scope::kMixed, 2, 65537), "twin_reduce");
+  EXPECT_EQ(NameAt(moved, OpKind::kBroadcast, Scope::kHost, 2, 1 << 20), "staged");
+  // Less than it had: the rest goes to the others.
+  const Table less = With("allreduce:hosts:one_step=..1K");
+  EXPECT_EQ(NameAt(less, OpKind::kAllreduce, Scope::kHosts, 2, 1025), "direct_reduce");
+  // A last resort that comes first for some sizes stays the last resort.
+  const Table first = With("allreduce:hosts:direct_reduce=..100");
+  EXPECT_EQ(NameAt(first, OpKind::kAllreduce, Scope::kHosts, 2, 100), "direct_reduce");
+  EXPECT_EQ(NameAt(first, OpKind::kAllreduce, Scope::kHosts, 2, 101), "one_step");
+  EXPECT_EQ(NameAt(first, OpKind::kAllreduce, Scope::kHosts, 2, 65537), "direct_reduce");
+}
+
+TEST(AlgorithmTable, LaterChangesCountMore) {
+  const Table staged = With("any:host:direct=4K..;allreduce:host:staged=64..;any:host:staged=128..");
+  EXPECT_EQ(NameAt(staged, OpKind::kAllreduce, Scope::kHost, 2, 127), "inline");
+  EXPECT_EQ(NameAt(staged, OpKind::kAllreduce, Scope::kHost, 2, 1 << 20), "staged");
+  EXPECT_EQ(staged.lines().size(), Table().lines().size() + Operations().size());
+  const Table direct = With("any:host:direct=4K..;allreduce:host:direct=1M..");
+  EXPECT_EQ(NameAt(direct, OpKind::kAllreduce, Scope::kHost, 2, 512 << 10), "staged");
+  EXPECT_EQ(NameAt(direct, OpKind::kAllgather, Scope::kHost, 2, 4 << 10), "direct");
+  EXPECT_EQ(direct.lines().size(), Table().lines().size());
+}
+
+TEST(AlgorithmTable, ParametersChangeInAllLinesOfAnAlgorithm) {
+  const Table table = With(
+      "allreduce:any:direct_reduce:slice=128K;allreduce:hosts:direct_reduce=..1M;"
+      "allreduce:mixed:twin_reduce:chunk=1M");
+  for (const int members : {2, 3}) {
+    for (const Choice& choice : table.For(OpKind::kAllreduce, Scope::kHosts, members)) {
+      const bool direct = choice.algorithm == Algorithm::kDirectReduce;
+      EXPECT_EQ(choice.parameters.slice, direct ? 128u << 10 : 0u);
+    }
+  }
+  EXPECT_EQ(Pick(table.For(OpKind::kAllreduce, Scope::kMixed, 3), 1 << 20).parameters.chunk, 1u << 20);
+}
+
+TEST(AlgorithmTable, WrongChangesNameTheEntryAndWhatIsKnown) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"direct", "\"direct\" is no entry: give operation:scope:algorithm=LEAST..MOST"},
+      {"allreduce:hosts=1..2", "\"allreduce:hosts=1..2\" is no entry"},
+      {"a:b:c:d:e=1..2", "\"a:b:c:d:e=1..2\" is no entry"},
+      {"sum:host:tiny=..4",
+       "no operation is called \"sum\"; known: any, allreduce, allgather, broadcast, alltoall, re"},
+      {"any:net:tiny=..4", "any:net:tiny=..4: no scope is called \"net\"; known: any, host, hosts, mixed"},
+      {"any:host:any=..4", "no algorithm is called \"any\"; known: tiny, direct"},
+      {"allreduce:host:one_step=..4", "one_step is not for that; known there: tiny, direct, inline, staged"},
+      {"any:host:direct=4K", "\"4K\" is no range of bytes: give LEAST..MOST"},
+      {"any:host:direct=4k..", "\"4k..\" is no range"},
+      {"any:host:direct=-1..", "is no range"},
+      {"any:host:direct=2..1", "is no range"},
+      {"any:host:direct=", "\"\" is no range"},
+      {"any:host:direct=99999999999G..", "is no range"},
+      {"any:host:tiny=..33", "tiny takes at most 32 bytes"},
+      {"any:host:tiny=33..", "tiny takes at most 32 bytes"},
+      {"any:host:inline=..128K", "inline takes at most 65536 bytes: the eager limit (HOROVOD_EAGER_LIMIT)"},
+      {"any:host:staged=none", "staged takes what nothing else takes"},
+      {"any:host:direct:size=4K", "no parameter is called \"size\"; known: chunk, slice, flight"},
+      {"any:host:direct:=4K", "no parameter is called \"\""},
+      {"any:host:direct:slice=4K", "direct has no such parameter to set"},
+      {"any:host:staged:chunk=4K", "HOROVOD_CHUNK_BYTES is its chunk"},
+      {"any:host:direct:chunk=1K", "\"1K\" is no size for chunk: give a multiple of 64 from 4K to 64M"},
+      {"any:host:direct:chunk=5000", "is no size for chunk"},
+      {"any:host:direct=none;any:host:direct=1..", "any:host:direct is given twice"},
+  };
+  for (const auto& [changes, text] : cases) {
+    EXPECT_THAT(Refusal(changes), AllOf(HasSubstr("HOROVOD_ALGORITHMS: "), HasSubstr(text)));
+  }
+}
+
+TEST(AlgorithmTable, SizesAreWrittenAsTheyAreRead) {
+  EXPECT_EQ(SizeText(0), "0");
+  EXPECT_EQ(SizeText(1000), "1000");
+  EXPECT_EQ(SizeText(65536), "64K");
+  EXPECT_EQ(SizeText(65537), "65537");
+  EXPECT_EQ(SizeText(uint64_t{3} << 30), "3G");
+}
+
+TEST(AlgorithmText, ShowsAllLinesOrThoseOfALayout) {
+  const Table table;
+  const std::string all = Describe(table);
+  for (const Line& line : table.lines()) EXPECT_THAT(all, HasSubstr(std::string(WordFor(line.algorithm))));
+  EXPECT_THAT(all, HasSubstr("HOROVOD_ALGORITHMS"));
+
+  EXPECT_EQ(ScopeOf({3}, true), Scope::kHost);
+  EXPECT_EQ(ScopeOf({3}, false), Scope::kHosts);
+  EXPECT_EQ(ScopeOf({1, 1}, true), Scope::kHosts);
+  EXPECT_EQ(ScopeOf({1, 2}, true), Scope::kMixed);
+  EXPECT_THAT(DescribeFor(table, {2, 2}, true),
+              AllOf(HasSubstr("4 ranks on 2 hosts"), HasSubstr("..21845  one_step"), HasSubstr("twin_reduce"),
+                    Not(HasSubstr("tiny")), Not(HasSubstr("slice=256K flight"))));
+  EXPECT_THAT(DescribeFor(table, {2, 2}, false), Not(HasSubstr("twin_reduce")));
+  EXPECT_THAT(DescribeFor(With("allreduce:host:direct=none"), {2}, true),
+              AllOf(HasSubstr("allreduce "), HasSubstr("allgather, broadcast, alltoall, reducescatter  8K..")));
+}
+
+}  // namespace
+}  // namespace hvd::algorithms

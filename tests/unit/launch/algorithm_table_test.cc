@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/launch/algorithm_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hvd::launch {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+Result<std::string> Show(const List& arguments, const Environment& environment = {}) {
+  const auto options = Parse(arguments, ReadFile);
+  if (!options) return Fail(options.error());
+  return AlgorithmTable(*options, environment, ReadFile);
+}
+
+TEST(Algorithms, OfAJobAreThoseOfItsHostsAndVariables) {
+  EXPECT_THAT(*Show({"--algorithms"}), AllOf(HasSubstr("host:"), HasSubstr("hosts:"), HasSubstr("mixed:")));
+  EXPECT_THAT(*Show({"--algorithms", "-np", "9"}), AllOf(HasSubstr("9 ranks on 1 host."), HasSubstr("..16K  inline")));
+  EXPECT_THAT(*Show({"--algorithms", "-np", "2", "-x", "HOROVOD_EAGER_LIMIT=1024"}), HasSubstr("..1K   inline"));
+  Environment environment;
+  environment.Set("HOROVOD_DISABLE_SHM", "1");
+  EXPECT_THAT(*Show({"--algorithms", "-np", "2"}, environment), AllOf(HasSubstr("one_step"), Not(HasSubstr("inline"))));
+  environment.Set("HOROVOD_ALGORITHMS", "allreduce:hosts:one_step=none");
+  EXPECT_THAT(*Show({"--algorithms", "-np", "2"}, environment), Not(HasSubstr("one_step")));
+}
+
+TEST(Algorithms, WhatTheLibraryWouldRefuseIsRefused) {
+  Environment environment;
+  environment.Set("HOROVOD_ALGORITHMS", "allreduce");
+  EXPECT_THAT(Show({"--algorithms"}, environment).error().message, HasSubstr("\"allreduce\" is no entry"));
+  environment.Set("HOROVOD_CHUNK_BYTES", "many");
+  EXPECT_THAT(Show({"--algorithms"}, environment).error().message, HasSubstr("HOROVOD_CHUNK_BYTES=many is not valid"));
+}
+
+}  // namespace
+}  // namespace hvd::launch
