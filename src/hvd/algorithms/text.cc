@@ -132,6 +132,15 @@ Scope ScopeOf(const std::vector<int>& host_sizes, bool shares) {
   return std::ranges::any_of(host_sizes, [](int size) { return size > 1; }) ? Scope::kMixed : Scope::kHosts;
 }
 
+std::vector<Choice> ChoicesOf(const Table& table, OpKind op, const std::vector<int>& host_sizes, bool shares) {
+  const int members = std::accumulate(host_sizes.begin(), host_sizes.end(), 0);
+  auto choices = table.For(op, ScopeOf(host_sizes, shares), members);
+  std::erase_if(choices, [&](const Choice& choice) {
+    return choice.bytes.empty() || (choice.algorithm == Algorithm::kTwinReduce && !shares);
+  });
+  return choices;
+}
+
 std::string Describe(const Table& table) {
   std::string text = "Of the lines for an operation, the first that fits the bytes of a rank is taken.\n";
   for (const Scope scope : Scopes()) {
@@ -164,8 +173,7 @@ std::string DescribeFor(const Table& table, const std::vector<int>& host_sizes, 
       Meaning(scope));
   text += Grouped({"bytes", "algorithm", "parameters", ""}, [&](OpKind op) {
     std::vector<Cells> rows;
-    for (const Choice& choice : table.For(op, scope, members)) {
-      if (choice.bytes.empty() || (choice.algorithm == Algorithm::kTwinReduce && !shares)) continue;
+    for (const Choice& choice : ChoicesOf(table, op, host_sizes, shares)) {
       rows.push_back({RangeText(choice.bytes), std::string(WordFor(choice.algorithm)),
                       ParametersText(choice.parameters), Meaning(choice.algorithm)});
     }

@@ -11,7 +11,7 @@
 
 namespace hvd::launch {
 
-// With -np, that of a job on these hosts; else the whole one.
+// With -np, that of a job on these hosts; else the whole one. For people, or with --json as one line of JSON.
 Result<std::string> AlgorithmTable(const Options& options, const Environment& environment, const FileReader& read);
 
 }  // namespace hvd::launch

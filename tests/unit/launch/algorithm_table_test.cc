@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace hvd::launch {
 namespace {
 
@@ -26,6 +28,20 @@ TEST(Algorithms, OfAJobAreThoseOfItsHostsAndVariables) {
   EXPECT_THAT(*Show({"--algorithms", "-np", "2"}, environment), AllOf(HasSubstr("one_step"), Not(HasSubstr("inline"))));
   environment.Set("HOROVOD_ALGORITHMS", "allreduce:hosts:one_step=none");
   EXPECT_THAT(*Show({"--algorithms", "-np", "2"}, environment), Not(HasSubstr("one_step")));
+}
+
+TEST(Algorithms, AreJsonIfAskedFor) {
+  const auto job =
+      nlohmann::json::parse(*Show({"--algorithms", "--json", "-np", "3", "-H", "localhost:2,b.invalid:1"}));
+  EXPECT_EQ(job["hosts"], nlohmann::json({2, 1}));
+  EXPECT_EQ(job["scope"], "mixed");
+  EXPECT_EQ(job["lines"][0]["algorithm"], "twin_reduce");
+  EXPECT_EQ(job["lines"][0]["least_bytes"], 65537);
+  EXPECT_EQ(job["lines"][0]["most_bytes"], nullptr);
+  EXPECT_EQ(job["lines"][0]["chunk"], 512 << 10);
+  const auto all = nlohmann::json::parse(*Show({"--algorithms", "--json"}));
+  EXPECT_EQ(all["lines"][0]["scope"], "host");
+  EXPECT_EQ(all["lines"][0]["most_bytes"], 32);
 }
 
 TEST(Algorithms, WhatTheLibraryWouldRefuseIsRefused) {
