@@ -16,6 +16,7 @@ namespace {
 using Field = std::variant<int Config::*, int64_t Config::*, double Config::*, bool Config::*, std::string Config::*>;
 
 constexpr double kNoMinimum = -std::numeric_limits<double>::infinity();
+constexpr double kNoMaximum = std::numeric_limits<double>::infinity();
 
 struct Knob {
   const char* name;
@@ -24,6 +25,7 @@ struct Knob {
   const char* text;
   double minimum = kNoMinimum;
   const char* words = nullptr;  // the only ones that it takes, in any case
+  double maximum = kNoMaximum;
 };
 
 const std::vector<Knob>& Knobs() {
@@ -104,6 +106,18 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_ALGORITHMS", &Config::algorithms, "",
        "Changes of the table of algorithms, such as allreduce:hosts:one_step=..128K;any:host:direct=none; the same on "
        "all ranks. `horovodrun --algorithms` shows the table and how to write them."},
+      {"HOROVOD_AUTOTUNE", &Config::autotune, "0",
+       "1: rank 0 tries several values of HOROVOD_FUSION_THRESHOLD while the job runs and keeps the best, unless that "
+       "variable is set."},
+      {"HOROVOD_AUTOTUNE_LOG", &Config::autotune_log, "", "CSV file for what it measures; the last row is the best."},
+      {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", &Config::autotune_warmup_samples, "3",
+       "Samples at the start that do not count.", 0},
+      {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", &Config::autotune_steps_per_sample, "10",
+       "Steps of a window; a sample is the median of 5 windows.", 1},
+      {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", &Config::autotune_max_samples, "20",
+       "Most samples; with fewer than 6 nothing is tried.", 0},
+      {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", &Config::autotune_noise, "0.8",
+       "How much chance is in a sample: 0 is none, 1 as much as everything measured differs.", 0, nullptr, 1},
       {"HOROVOD_TIMELINE", &Config::timeline, "",
        "File for the timeline of rank 0 (Chrome trace JSON); DYNAMIC: only start_timeline begins one."},
       {"HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles, "0",
@@ -153,8 +167,10 @@ const char* Wanted(const Field& field) {
 }
 
 template <typename T>
-bool AtLeast(const T& value, double minimum) {
-  if constexpr (std::is_arithmetic_v<T>) return static_cast<double>(value) >= minimum;
+bool InRange(const T& value, const Knob& knob) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<double>(value) >= knob.minimum && static_cast<double>(value) <= knob.maximum;
+  }
   return true;
 }
 
@@ -198,15 +214,17 @@ Result<Config> ConfigFrom(const Variables& variables) {
       HVD_ASSIGN_OR_RETURN(config.*std::get<std::string Config::*>(knob.field), OneOf(knob, text));
       continue;
     }
-    const bool good =
-        std::visit([&](auto member) { return Parse(text, &(config.*member)) && AtLeast(config.*member, knob.minimum); },
-                   knob.field);
+    const bool good = std::visit(
+        [&](auto member) { return Parse(text, &(config.*member)) && InRange(config.*member, knob); }, knob.field);
     if (good) continue;
     std::string range;
     if (knob.minimum > kNoMinimum) range = fmt::format(" of at least {:g}", knob.minimum);
+    if (knob.maximum < kNoMaximum) range += fmt::format(" and at most {:g}", knob.maximum);
     return Fail(Code::kInvalidArgument, "{}={} is not valid: give {}{}, or unset it", knob.name, text,
                 Wanted(knob.field), range);
   }
+  const char* threshold = std::getenv("HOROVOD_FUSION_THRESHOLD");
+  config.fusion_threshold_given = threshold != nullptr && *threshold != '\0';
   HVD_RETURN_IF_ERROR(
       CheckPair("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size, config.size));
   HVD_RETURN_IF_ERROR(

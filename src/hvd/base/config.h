@@ -50,6 +50,7 @@ struct Config {
 
   // Agreement and fusion.
   int64_t fusion_threshold = 128 << 20;
+  bool fusion_threshold_given = false;  // by the variable: not to be tuned
   int64_t cache_capacity = 1024;
   bool dynamic_process_sets = false;
   bool join_extended = false;
@@ -63,6 +64,14 @@ struct Config {
   std::string thread_affinity;
   std::string tcp_congestion = "cubic";
   std::string algorithms;
+
+  // Tuning while the job runs.
+  bool autotune = false;
+  std::string autotune_log;
+  int autotune_warmup_samples = 3;
+  int autotune_steps_per_sample = 10;
+  int autotune_max_samples = 20;
+  double autotune_noise = 0.8;
 
   // What happened.
   std::string timeline;

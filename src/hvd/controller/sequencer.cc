@@ -82,7 +82,7 @@ struct Sequencer::State {
   // Fails the group that the name belongs to, if members gave it different lengths.
   void CheckGroup(const std::string& name);
 
-  const SequencerOptions options;
+  SequencerOptions options;
   Table table;
   uint64_t uids = 0;
   uint64_t now = 0;      // counts calls
@@ -314,6 +314,8 @@ std::vector<int> Sequencer::Awaited() const {
   }
   return awaited;
 }
+
+void Sequencer::SetFusionThreshold(int64_t bytes) { state_->options.fusion_threshold = bytes; }
 
 bool Sequencer::idle() const { return state_->asked_for == 0 && state_->joined_count == 0; }
 

@@ -40,6 +40,9 @@ class Sequencer {
   // The entries that the calls so far produced, in log order; fused as far as they are ready. Clears.
   std::vector<LogEntry> TakeLog();
 
+  // From now on; may change at any time, since nobody else decides what is fused.
+  void SetFusionThreshold(int64_t bytes);
+
   // Names that some members asked for and others have not, with the members missing. For reports: copies every name.
   struct Waiting {
     std::string name;

@@ -42,6 +42,7 @@ class Booter {
 
  private:
   Result<Place> OpenAnyPlace() const;
+  Status OpenTuneLog();
   Status MeetAndConnect();
   Result<Card> MakeCard() const;
   Status ChooseKey();
@@ -77,6 +78,7 @@ Result<World> Booter::Run() {
     world_.layout = MakeLayout(0, {host});
     Report(config_, &world_.layout);
     world_.ranks = {{host, topology::Hostname(), static_cast<int>(getpid())}};
+    HVD_RETURN_IF_ERROR(OpenTuneLog());
     return std::move(world_);
   }
   Status ready;
@@ -118,9 +120,16 @@ Result<Place> Booter::OpenAnyPlace() const {
   return introduced ? IntroducedPlace(config_, options_.way, deadline_) : OpenPlace(config_, deadline_);
 }
 
+Status Booter::OpenTuneLog() {
+  if (!config_.autotune || config_.rank != 0) return {};
+  HVD_ASSIGN_OR_RETURN(world_.tune_log, tune::CsvLog::Open(config_.autotune_log));
+  return {};
+}
+
 Status Booter::MeetAndConnect() {
   HVD_ASSIGN_OR_RETURN(Card card, MakeCard());
   HVD_ASSIGN_OR_RETURN(cards_, meeting_->Meet(std::move(card)));
+  HVD_RETURN_IF_ERROR(OpenTuneLog());  // now, so that the others hear why there is no job
   HVD_RETURN_IF_ERROR(ChooseKey());
   HVD_RETURN_IF_ERROR(ShareMemory());
   world_.pairs.resize(config_.size);

@@ -11,6 +11,7 @@
 #include "hvd/base/text.h"
 #include "hvd/engine/engine.h"
 #include "hvd/mpi/session.h"
+#include "hvd/tune/tuner.h"
 
 namespace hvd::engine {
 

@@ -9,6 +9,7 @@
 #include "hvd/base/log.h"
 #include "hvd/base/signal_mask.h"
 #include "hvd/topology/cores.h"
+#include "hvd/tune/tuner.h"
 
 namespace hvd::engine {
 namespace {
@@ -36,7 +37,8 @@ Engine::Engine(World world, Options options)
       registry_(++g_stamp),
       recorder_(world_, options_.config, options_.signals),
       liveness_(this),
-      stalls_(this) {
+      stalls_(this),
+      fusion_threshold_(world_.settings.fusion_threshold) {
   crowded_ = world_.layout.local_size > UsableCores(world_);
   thread_crowded_ = 2 * world_.layout.local_size > UsableCores(world_);
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
@@ -52,6 +54,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
   }
   std::unique_ptr<Engine> engine(new Engine(std::move(world), std::move(options)));
   HVD_RETURN_IF_ERROR(engine->CreateSets());
+  engine->StartTuning();
   Engine* self = engine.get();
   for (Rank rank = 0; rank < self->world_.layout.size; ++rank) {
     transport::Pair* pair = self->world_.pairs.empty() ? nullptr : self->world_.pairs[rank].get();
@@ -230,6 +233,7 @@ void Engine::BeginOnLoop(Operation* op) {
 }
 
 void Engine::Complete(Operation* op, Error error) {
+  if (tuner_ != nullptr) Tune(*op, error);
   recorder_.Over(op, error);
   registry_.Leave(op);
   if (ProcessSet* set = RemovedBy(*op)) set->Close(false);  // it stays

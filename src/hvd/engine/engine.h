@@ -37,6 +37,9 @@
 namespace hvd::comm::host {
 struct PairOptions;
 }
+namespace hvd::tune {
+class Tuner;
+}
 
 namespace hvd::engine {
 
@@ -214,6 +217,10 @@ class Engine final : public SetHost {
   // Whether this rank is reached by a ring in shared memory, which no descriptor announces.
   bool ReachedByRing(Rank rank) const;
 
+  // HOROVOD_AUTOTUNE; OnLoop, on rank 0. See tuning.cc.
+  void StartTuning();
+  void Tune(const Operation& op, const Error& error);
+
   // The end of a generation; all OnLoop. See end.cc.
   void NoticeChanges();
   void OnPairClosed(Rank rank, const Error& error);
@@ -258,6 +265,8 @@ class Engine final : public SetHost {
   Liveness liveness_;
   StallInspector stalls_;
   ClockOffset clock_offset_;
+  std::atomic<int64_t> fusion_threshold_;  // what this rank's sequencers fuse up to
+  std::unique_ptr<tune::Tuner> tuner_;     // nullptr: nothing is tuned, or not any more
 
   std::mutex inbox_mutex_;
   std::vector<Operation*> inbox_;

@@ -110,6 +110,10 @@ class ProcessSet {
   void OnLog(uint64_t first_position, std::vector<controller::LogEntry> entries);
   // Sequencer: appends what is decided, tells everybody. False if there was nothing.
   bool FlushLog();
+  // Sequencer: what it fuses up to. On the other members this does nothing.
+  void SetFusionThreshold(int64_t bytes) {
+    if (sequencer_ != nullptr) sequencer_->SetFusionThreshold(bytes);
+  }
 
   // Gives the user back an operation that is not agreed on yet; it goes on with a copy. False if it runs already.
   bool Detach(Operation* op);

@@ -6,7 +6,7 @@ namespace hvd::engine {
 
 trace::Readings Engine::ReadCounters() const {
   trace::Readings readings = recorder_.Read();
-  readings.fusion_threshold = static_cast<uint64_t>(world_.settings.fusion_threshold);
+  readings.fusion_threshold = static_cast<uint64_t>(fusion_threshold_.load(std::memory_order_relaxed));
   for (trace::Readings::Peer& peer : readings.peers) {
     if (peer.rank == world_.layout.rank) continue;
     if (world_.window != nullptr && world_.layout.LocalOf(peer.rank) >= 0) {

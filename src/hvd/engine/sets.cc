@@ -57,7 +57,7 @@ std::unique_ptr<ProcessSet> Engine::MakeSet(std::vector<Rank> ranks) {
   set.serial = sets_made_++;
   set.host = this;
   set.recorder = &recorder_;
-  set.sequencer = {set.id, ranks, world_.settings.cache_capacity, world_.settings.fusion_threshold,
+  set.sequencer = {set.id, ranks, world_.settings.cache_capacity, fusion_threshold_.load(std::memory_order_relaxed),
                    options_.config.join_extended};
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), layout.rank);
   set.me = at == ranks.end() || *at != layout.rank ? -1 : static_cast<int>(at - ranks.begin());

@@ -15,6 +15,7 @@
 #include "hvd/mpi/library.h"
 #include "hvd/transport/pair.h"
 #include "hvd/transport/window.h"
+#include "hvd/tune/csv_log.h"
 
 namespace hvd::engine {
 
@@ -70,6 +71,7 @@ struct World {
   std::vector<transport::Pair*> polled;                 // those that no descriptor announces
   mpi::Library* mpi = nullptr;                          // nullptr: this job does not use MPI
   mpi::Handle mpi_comm = 0;                             // its ranks are the job's
+  tune::CsvLog tune_log;                                // open on rank 0, where one is wanted
 };
 
 // What a rank with this configuration would settle.

@@ -162,6 +162,7 @@ std::vector<std::pair<std::string, std::string>> Exports(const Options& options)
   std::vector<std::pair<std::string, std::string>> variables;
   ForEachFlag([&](const Flag& flag) {
     if (flag.variable == nullptr) return;
+    if (flag.only_with != nullptr && !(options.*flag.only_with).value_or(false)) return;
     std::visit(
         [&](auto member) {
           const auto& value = options.*member;

@@ -39,6 +39,7 @@ struct Flag {
   const char* key = nullptr;       // "section.name" in the config file
   const char* variable = nullptr;  // exported to the ranks when the option was given
   Export as = Export::kAsIs;
+  Switch Options::*only_with = nullptr;  // not exported unless that one is on
   Built built = Built::kYes;
   const char* why = nullptr;  // for the user, if it is not built or has no effect
 };

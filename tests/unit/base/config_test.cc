@@ -53,5 +53,30 @@ TEST(Config, ImpossiblePlacesNameVariableAndValue) {
   }
 }
 
+TEST(Config, AutotuningIsOffAndItsValuesAreChecked) {
+  const auto plain = Read({});
+  ASSERT_TRUE(plain);
+  EXPECT_FALSE(plain->autotune);
+  EXPECT_FALSE(plain->fusion_threshold_given);
+  EXPECT_TRUE(Read({{"HOROVOD_FUSION_THRESHOLD", "134217728"}})->fusion_threshold_given);
+  const std::vector<std::pair<Variables, std::string>> cases{
+      {{{"HOROVOD_AUTOTUNE", "maybe"}}, "HOROVOD_AUTOTUNE=maybe is not valid: give 0 or 1, or unset it"},
+      {{{"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "-1"}},
+       "HOROVOD_AUTOTUNE_WARMUP_SAMPLES=-1 is not valid: give a whole number of at least 0, or unset it"},
+      {{{"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "0"}},
+       "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=0 is not valid: give a whole number of at least 1, or unset it"},
+      {{{"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "x"}},
+       "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=x is not valid: give a whole number of at least 0, or unset it"},
+      {{{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5"}},
+       "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE=1.5 is not valid: give a number of at least 0 and at most 1, or unset "
+       "it"},
+  };
+  for (const auto& [variables, text] : cases) {
+    const auto config = Read(variables);
+    ASSERT_FALSE(config) << text;
+    EXPECT_EQ(config.error().message, text);
+  }
+}
+
 }  // namespace
 }  // namespace hvd

@@ -86,7 +86,6 @@ TEST(Parse, WhatIsNotBuiltIsRefused) {
   EXPECT_THAT(ErrorOf({"-np", "2", "--mpi", "--gloo", "true"}), HasSubstr("--gloo and --mpi: give one"));
   EXPECT_THAT(ErrorOf({"-np", "2", "--mpi-args", "-v", "true"}), HasSubstr("--mpi-args: needs --mpi"));
   EXPECT_THAT(ErrorOf({"-np", "2", "--min-np", "1", "true"}), HasSubstr("--min-np: elastic training is not"));
-  EXPECT_THAT(ErrorOf({"-np", "2", "--autotune", "true"}), HasSubstr("--autotune: autotuning is not"));
   EXPECT_THAT(ErrorOf({"doctor"}), HasSubstr("doctor: it is not in this release"));
   EXPECT_THAT(ErrorOf({"--blacklist-cooldown-range", "1", "2"}), HasSubstr("elastic training is not"));
 }
@@ -106,6 +105,37 @@ TEST(Parse, OptionsBecomeVariables) {
               UnorderedElementsAre(Pair("HOROVOD_FUSION_THRESHOLD", "33554432"), Pair("HOROVOD_LOG_LEVEL", "info"),
                                    Pair("HOROVOD_STALL_CHECK_DISABLE", "1"), Pair("HOROVOD_LOG_HIDE_TIME", "1"),
                                    Pair("HOROVOD_TIMELINE", "t.json"), Pair("HOROVOD_START_TIMEOUT", "2.5")));
+}
+
+TEST(Parse, AutotuningsVariablesNeedIt) {
+  const std::vector<std::string> details = {"-np",
+                                            "2",
+                                            "--autotune-log-file",
+                                            "a.csv",
+                                            "--autotune-warmup-samples",
+                                            "1",
+                                            "--autotune-steps-per-sample",
+                                            "2",
+                                            "--autotune-bayes-opt-max-samples",
+                                            "7",
+                                            "--autotune-gaussian-process-noise",
+                                            "0.5"};
+  const auto with = [&](const std::string& flag) {
+    std::vector<std::string> words = details;
+    words.push_back(flag);
+    words.push_back("true");
+    const auto options = ParseLine(words);
+    EXPECT_TRUE(options) << options.error().message;
+    return Exports(*options);
+  };
+  EXPECT_THAT(
+      with("--autotune"),
+      UnorderedElementsAre(Pair("HOROVOD_AUTOTUNE", "1"), Pair("HOROVOD_AUTOTUNE_LOG", "a.csv"),
+                           Pair("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "1"), Pair("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "2"),
+                           Pair("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "7"),
+                           Pair("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.5")));
+  EXPECT_THAT(with("--no-autotune"), UnorderedElementsAre(Pair("HOROVOD_AUTOTUNE", "0")));
+  EXPECT_THAT(with("--verbose"), UnorderedElementsAre());
 }
 
 TEST(Config, EveryKeyOfTheFileIsKnown) {
@@ -141,7 +171,7 @@ TEST(Config, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(ErrorOfConfig("params: {a: [}\n"), HasSubstr("not valid YAML"));
   EXPECT_EQ(ErrorOfConfig("- a\n"), "job.yaml:1: expected keys such as 'params:'");
   EXPECT_THAT(ErrorOfConfig("autotune: {gaussian_process_noise: 2}\n"), HasSubstr("a number from 0 to 1"));
-  EXPECT_THAT(ErrorOfConfig("autotune: {enabled: true}\n"), HasSubstr("autotuning is not in this release"));
+  EXPECT_THAT(ErrorOfConfig("autotune: {steps_per_sample: 0}\n"), HasSubstr("a whole number of at least 1"));
   EXPECT_THAT(ErrorOfConfig("controller: jsrun\n"), HasSubstr("controller: jsrun is not in this release"));
   EXPECT_EQ(ErrorOfConfig(""), "accepted");
 }

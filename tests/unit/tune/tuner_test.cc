@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows, samples and the log, with a clock of the test's own.
+#include "hvd/tune/tuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace hvd::tune {
+namespace {
+
+using std::chrono::microseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kHeader =
+    "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
+    "tensor_fusion_threshold,score";
+
+class TunerTest : public testing::Test {
+ protected:
+  void SetUp() override { path_ = testing::TempDir() + "hvd-tuner-" + std::to_string(getpid()) + ".csv"; }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::unique_ptr<Tuner> Make(const TunerOptions& options) {
+    auto log = CsvLog::Open(path_);
+    EXPECT_TRUE(log) << log.error().message;
+    return std::make_unique<Tuner>(options, std::move(*log));
+  }
+  // A step of two operations of 100 bytes each, that takes so long in all.
+  void Step(Tuner* tuner, double us) {
+    now_ += Seconds(us / 2e6);
+    tuner->OnReduced("a", 100, now_, ++batches_);
+    now_ += Seconds(us / 2e6);
+    tuner->OnReduced("b", 100, now_, batches_);
+  }
+  std::vector<std::string> Lines() const {
+    std::ifstream file(path_);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+
+  std::string path_;
+  Time now_{};
+  uint64_t batches_ = 0;
+};
+
+TunerOptions Options(int steps, int warmups, int samples) {
+  TunerOptions options;
+  options.search.start = 128 << 20;
+  options.search.max_samples = samples;
+  options.warmup_samples = warmups;
+  options.steps_per_sample = steps;
+  return options;
+}
+
+TEST_F(TunerTest, ASampleIsTheMedianOfFiveWindows) {
+  auto tuner = Make(Options(2, 1, 5));
+  tuner->OnReduced("b", 100, now_, 0);                   // time runs from here; a window ends with every second "b"
+  for (int i = 0; i < 10; ++i) Step(tuner.get(), 1000);  // warm-up
+  EXPECT_THAT(Lines(), ElementsAre(kHeader));
+  for (const double us : {10., 1000., 20., 30., 5000.}) {
+    for (int i = 0; i < 2; ++i) Step(tuner.get(), us);
+  }
+  EXPECT_TRUE(tuner->finished());
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(lines[1], HasSubstr("0,0,0,1,0,128,"));
+  EXPECT_EQ(lines[1], lines[2]) << "the last row is the best";
+  const double score = std::stod(lines[1].substr(lines[1].rfind(',') + 1));
+  EXPECT_NEAR(score, 400 / 60.0, 0.01) << "two steps of 200 bytes and 30 us";
+}
+
+TEST_F(TunerTest, ChangesTheThresholdAndEnds) {
+  auto tuner = Make(Options(1, 0, 20));
+  std::vector<int64_t> used;
+  for (int i = 0; i < 1000 && !tuner->finished(); ++i) {
+    used.push_back(tuner->threshold());
+    Step(tuner.get(), tuner->threshold() == 8 << 20 ? 100 : 200);
+  }
+  ASSERT_TRUE(tuner->finished());
+  EXPECT_EQ(tuner->threshold(), 8 << 20);
+  std::sort(used.begin(), used.end());
+  EXPECT_GT(std::unique(used.begin(), used.end()) - used.begin(), 5);
+  const auto lines = Lines();
+  EXPECT_EQ(lines.size(), 1u + 20 + 1);
+  EXPECT_THAT(lines.back(), HasSubstr("0,0,0,1,0,8,"));
+}
+
+TEST_F(TunerTest, EndsAtOnceWhereNothingIsFused) {
+  auto tuner = Make(Options(1, 0, 20));
+  for (int i = 0; i <= 5; ++i) {
+    EXPECT_FALSE(tuner->finished());
+    tuner->OnReduced("a", 100, now_ += microseconds(10), 3);
+  }
+  EXPECT_TRUE(tuner->finished());
+  EXPECT_EQ(tuner->threshold(), 128 << 20);
+}
+
+TEST_F(TunerTest, AJobThatEndsEarlyLeavesTheBestSoFar) {
+  auto tuner = Make(Options(1, 0, 20));
+  for (int i = 0; i < 13; ++i) Step(tuner.get(), tuner->threshold() == 1 << 20 ? 50 : 100);
+  EXPECT_FALSE(tuner->finished());
+  EXPECT_EQ(Lines().size(), 3u);
+  tuner.reset();
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[3], lines[2]);
+  EXPECT_THAT(lines[3], HasSubstr("0,0,0,1,0,1,"));
+}
+
+TEST_F(TunerTest, NamesThatNeverComeAgainDoNotFillTheMemory) {
+  auto tuner = Make(Options(2, 0, 20));
+  for (int i = 0; i < 200000; ++i) tuner->OnReduced(std::to_string(i), 1, now_ += microseconds(1), 0);
+  EXPECT_FALSE(tuner->finished());
+  EXPECT_THAT(Lines(), ElementsAre(kHeader));
+}
+
+TEST(CsvLog, AFileThatCannotBeWrittenIsNamed) {
+  const auto missing = CsvLog::Open("/nonexistent/folder/log.csv");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().message,
+            "HOROVOD_AUTOTUNE_LOG=/nonexistent/folder/log.csv cannot be written: No such file or directory");
+  const auto full = CsvLog::Open("/dev/full");
+  ASSERT_FALSE(full);
+  EXPECT_THAT(full.error().message, HasSubstr("No space left on device"));
+  EXPECT_TRUE(CsvLog::Open(""));
+}
+
+}  // namespace
+}  // namespace hvd::tune
