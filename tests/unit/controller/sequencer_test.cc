@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "hvd/controller/plan_book.h"
 
 namespace hvd::controller {
@@ -246,6 +248,20 @@ TEST(Sequencer, FusesWhatIsReadyTogether) {
     groups.push_back(group);
   }
   EXPECT_THAT(groups, ElementsAre("ad", "b", "c", "e"));
+}
+
+TEST(Sequencer, TheFusionThresholdMayChangeBetweenEntries) {
+  Sequencer sequencer(Options(1));
+  const auto batches = [&] {
+    for (const char* name : {"a", "b", "c"}) sequencer.OnRequest(0, {name, Allreduce({8})});  // 32 bytes each
+    const auto log = sequencer.TakeLog();
+    return std::ranges::count(log, Kind::kExecute, &LogEntry::kind);
+  };
+  EXPECT_EQ(batches(), 1);
+  sequencer.SetFusionThreshold(64);
+  EXPECT_EQ(batches(), 2);
+  sequencer.SetFusionThreshold(0);
+  EXPECT_EQ(batches(), 3);
 }
 
 TEST(Sequencer, PendingNamesTheMissing) {
