@@ -73,9 +73,13 @@ bool Step(hvd_context* ctx, int rank, int step) {
     requests.back().shape = &kElements;
   }
   // Rank 1 is first, so that everything becomes ready together when rank 0 comes, and is fused.
-  if (rank == 0) EXPECT_EQ(hvd_run(ctx, Request(HVD_BARRIER, "rank 1 has submitted"), nullptr), HVD_OK);
+  if (rank == 0) {
+    EXPECT_EQ(hvd_run(ctx, Request(HVD_BARRIER, "rank 1 has submitted"), nullptr), HVD_OK);
+  }
   EXPECT_EQ(hvd_submit_group(ctx, requests.data(), kCount, handles.data()), HVD_OK) << hvd_last_error();
-  if (rank == 1) EXPECT_EQ(hvd_run(ctx, Request(HVD_BARRIER, "rank 1 has submitted"), nullptr), HVD_OK);
+  if (rank == 1) {
+    EXPECT_EQ(hvd_run(ctx, Request(HVD_BARRIER, "rank 1 has submitted"), nullptr), HVD_OK);
+  }
   bool right = true;
   for (int t = 0; t < kCount; ++t) {
     EXPECT_EQ(hvd_wait(ctx, handles[t], -1), HVD_OK) << hvd_last_error();

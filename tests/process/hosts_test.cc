@@ -110,7 +110,9 @@ TEST(Hosts, WhoeverIsKilledInsideALargeSumIsNamedToAll) {
     const auto results = RunProcesses(kRanks, body, parent, {.host_ids = kThreeAndTwo});
     for (int rank = 0; rank < kRanks; ++rank) {
       EXPECT_FALSE(results[rank].killed) << "rank " << rank << " hangs after the end of " << victim;
-      if (rank != victim) EXPECT_EQ(results[rank].status, 0) << "rank " << rank << " after the end of " << victim;
+      if (rank != victim) {
+        EXPECT_EQ(results[rank].status, 0) << "rank " << rank << " after the end of " << victim;
+      }
     }
     munmap(memory, sizeof(std::atomic<int>));
   }
