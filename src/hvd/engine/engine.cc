@@ -40,7 +40,6 @@ Engine::Engine(World world, Options options)
       stalls_(this),
       fusion_threshold_(world_.settings.fusion_threshold) {
   crowded_ = world_.layout.local_size > UsableCores(world_);
-  thread_crowded_ = 2 * world_.layout.local_size > UsableCores(world_);
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
   if (options_.config.spin_us >= 0)
     spin_limit_ = static_cast<int>(std::min<int64_t>(options_.config.spin_us * 20, 1 << 30));

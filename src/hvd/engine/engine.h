@@ -288,8 +288,7 @@ class Engine final : public SetHost {
   std::thread thread_;
   std::atomic<bool> thread_done_{false};
   int spin_limit_ = 0;
-  bool thread_crowded_ = false;  // fewer than two cores per rank: the engine's thread takes the caller's
-  bool crowded_ = false;         // more ranks than cores: yield instead of spinning
+  bool crowded_ = false;  // more ranks than cores: yield instead of spinning
 
   enum class Phase { kWorking, kRevoking, kRevoked };
   std::atomic<Phase> phase_{Phase::kWorking};

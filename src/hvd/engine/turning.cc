@@ -290,7 +290,7 @@ void Engine::ThreadMain() {
         spins = 0;
         still_since_ = {};
       } else if (++spins < spin_limit_ / kLookAround) {
-        thread_crowded_ ? static_cast<void>(sched_yield()) : Relax();
+        crowded_ ? static_cast<void>(sched_yield()) : Relax();
       } else {
         SleepUntil(Time::max());
         spins = 0;
