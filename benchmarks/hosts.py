@@ -22,13 +22,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import page
 import report
 from bars import size_name
 from contenders import HVD_PERF, KIB, MIB, OPEN_MPI, ROOT, Unavailable, build, first_of
 from measure import busy_seconds, children_seconds, say
 from namespaces import GOODPUT, Network, network
 
-BEGIN, END = "<!-- hosts begin -->", "<!-- hosts end -->"
 GBIT = 10**9
 CORES = os.cpu_count() or 1
 LARGE = [4 * MIB, 16 * MIB, 64 * MIB]
@@ -273,9 +273,7 @@ def main() -> int:
     rows = [{"links": c.network, "layout": c.layout, "us": c.times, "failures": c.failures} for c in cases]
     options.json.write_text(json.dumps({"context": context, "cases": rows}, indent=1) + "\n")
     if options.markdown:
-        page = options.markdown.read_text()
-        head, rest = page.split(BEGIN)
-        options.markdown.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        page.put(options.markdown, "hosts", text)
     return 1 if any("hvd" in case.failures for case in cases) else 0
 
 

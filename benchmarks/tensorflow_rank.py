@@ -99,13 +99,19 @@ def resnet50() -> dict[str, float]:
     }
 
 
-def keras_model(width: int, depth: int, optimizer: tf.keras.optimizers.Optimizer) -> tf.keras.Model:
-    """A network of dense layers."""
-    layers = [tf.keras.layers.Dense(width, activation="relu") for _ in range(depth)]
+def classifier(
+    width: int, layers: list[tf.keras.layers.Layer], optimizer: tf.keras.optimizers.Optimizer, **compiled: object
+) -> tf.keras.Model:
+    """Return these layers with ten classes behind them."""
     model = tf.keras.Sequential([tf.keras.Input([width]), *layers, tf.keras.layers.Dense(10)])
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=optimizer, loss=loss)
+    model.compile(optimizer=optimizer, loss=loss, **compiled)
     return model
+
+
+def keras_model(width: int, depth: int, optimizer: tf.keras.optimizers.Optimizer) -> tf.keras.Model:
+    """A network of dense layers."""
+    return classifier(width, [tf.keras.layers.Dense(width, activation="relu") for _ in range(depth)], optimizer)
 
 
 def batches(width: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -179,10 +185,7 @@ def vgg_like(waits_s: float, optimizer: tf.keras.optimizers.Optimizer) -> tf.ker
     for _ in range(4):
         layers += [tf.keras.layers.Dense(256, activation="relu"), Beside(waits_s / 4)]
     layers += [tf.keras.layers.Dense(2048, activation="relu") for _ in range(3)]
-    model = tf.keras.Sequential([tf.keras.Input([256]), *layers, tf.keras.layers.Dense(10)])
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=optimizer, loss=loss, jit_compile=False)
-    return model
+    return classifier(256, layers, optimizer, jit_compile=False)
 
 
 def hidden() -> dict[str, float]:

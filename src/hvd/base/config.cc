@@ -99,8 +99,7 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_SPIN_US", &Config::spin_us, "by cores", "Microseconds that a waiting rank polls before it sleeps.", 0},
       {"HOROVOD_THREAD_AFFINITY", &Config::thread_affinity, "",
        "Cores to which the engine's threads are bound: one for each rank of a host, as 0,4,8; a single number is that "
-       "of "
-       "the first, and the others take the cores after it."},
+       "of the first, and the others take the cores after it."},
       {"HOROVOD_TCP_CONGESTION", &Config::tcp_congestion, "cubic",
        "Congestion control of data connections; empty: the system's default."},
       {"HOROVOD_ALGORITHMS", &Config::algorithms, "",
@@ -223,7 +222,7 @@ Result<Config> ConfigFrom(const Variables& variables) {
     return Fail(Code::kInvalidArgument, "{}={} is not valid: give {}{}, or unset it", knob.name, text,
                 Wanted(knob.field), range);
   }
-  const char* threshold = std::getenv("HOROVOD_FUSION_THRESHOLD");
+  const char* threshold = variables("HOROVOD_FUSION_THRESHOLD");
   config.fusion_threshold_given = threshold != nullptr && *threshold != '\0';
   HVD_RETURN_IF_ERROR(
       CheckPair("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size, config.size));

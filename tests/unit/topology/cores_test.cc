@@ -73,17 +73,21 @@ TEST_F(Cgroup, AQuotaAboveTheMachineDoesNotMatter) {
   EXPECT_EQ(UsableCores(paths_), cores);
 }
 
+void BindToFirstCore() {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  int first = 0;
+  while (!CPU_ISSET(first, &all)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
 TEST_F(Cgroup, AffinityCounts) {
   int seen = 0;
   std::thread([&] {
-    cpu_set_t all;
-    ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
-    int first = 0;
-    while (!CPU_ISSET(first, &all)) ++first;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(first, &one);
-    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    BindToFirstCore();
     seen = UsableCores(paths_);
   }).join();
   EXPECT_EQ(seen, 1);
@@ -95,14 +99,7 @@ TEST_F(Cgroup, ProcessesThatAreBoundHaveTheirCoresTogether) {
   const int process = ::getpid();
   // The main thread's affinity is the process's: still all cores.
   std::thread([&] {
-    cpu_set_t all;
-    ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
-    int first = 0;
-    while (!CPU_ISSET(first, &all)) ++first;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(first, &one);
-    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    BindToFirstCore();
     together = UsableCores(std::vector<int>{process, 0x7fffffff}, paths_);
   }).join();
   EXPECT_EQ(together, cores);

@@ -49,8 +49,7 @@ class HostsMachine final : public collective::Machine {
   Error error() const override {
     if (inner_ != nullptr) return inner_->error();
     if (!learned_) return comm_->agreement_error();
-    return {Code::kResourceExhausted,
-            "no shared memory for staging large tensors; raise HOROVOD_ARENA_BYTES or free memory"};
+    return WindowCommunicator::NoStaging();
   }
 
  private:
@@ -65,17 +64,10 @@ class HostsMachine final : public collective::Machine {
       return Progress::kMoved;
     }
     WindowCommunicator* const here = comm_->here();
-    bool moved = false;
-    if (here != nullptr && !published_) {
-      // In order, as on every member: staging areas are taken in the order of positions.
-      if (!here->IsNext(local_position_)) return Progress::kWaiting;
-      const auto outcome = here->Publish(0, local_position_, 1, 0, *work_);
-      if (outcome == WindowCommunicator::Outcome::kBusy) return Progress::kWaiting;
-      if (outcome == WindowCommunicator::Outcome::kExhausted) return Progress::kFailed;
-      published_ = moved = true;
-      here->Advance();
+    if (here != nullptr) {
+      const Progress meeting = here->Meet(local_position_, *work_, &published_);
+      if (meeting != Progress::kDone) return meeting;
     }
-    if (here != nullptr && here->Missing(0, local_position_) >= 0) return moved ? Progress::kMoved : Progress::kWaiting;
     inner_ = comm_->Move(position_, local_position_, work_);
     return Progress::kMoved;
   }

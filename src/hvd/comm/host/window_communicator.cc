@@ -51,18 +51,9 @@ class MeetMachine final : public collective::Machine {
       : comm_(comm), position_(position), work_(work) {}
 
   Progress Step() override {
-    bool moved = false;
-    if (!published_) {
-      // In order, as on every member: staging areas are taken in the order of positions.
-      if (!comm_->IsNext(position_)) return Progress::kWaiting;
-      const auto outcome = comm_->Publish(0, position_, 1, 0, *work_);
-      if (outcome == WindowCommunicator::Outcome::kBusy) return Progress::kWaiting;
-      if (outcome == WindowCommunicator::Outcome::kExhausted) return Progress::kFailed;
-      published_ = moved = true;
-      comm_->Advance();
-    }
     if (!met_) {
-      if (comm_->Missing(0, position_) >= 0) return moved ? Progress::kMoved : Progress::kWaiting;
+      const Progress meeting = comm_->Meet(position_, *work_, &published_);
+      if (meeting != Progress::kDone) return meeting;
       met_ = true;
       inner_ = comm_->Begin(position_, work_);
     }
@@ -76,10 +67,7 @@ class MeetMachine final : public collective::Machine {
     // Without its mark this member waits for slots that others still use.
     published_ ? comm_->CollectMissing(0, position_, members) : comm_->CollectHolders(members);
   }
-  Error error() const override {
-    return {Code::kResourceExhausted,
-            "no shared memory for staging large tensors; raise HOROVOD_ARENA_BYTES or free memory"};
-  }
+  Error error() const override { return WindowCommunicator::NoStaging(); }
 
  private:
   WindowCommunicator* comm_;
@@ -104,6 +92,25 @@ WindowCommunicator::~WindowCommunicator() {
 
 std::unique_ptr<collective::Machine> WindowCommunicator::Start(uint64_t position, const Work* work) {
   return std::make_unique<MeetMachine>(this, position, work);
+}
+
+Error WindowCommunicator::NoStaging() {
+  return {Code::kResourceExhausted,
+          "no shared memory for staging large tensors; raise HOROVOD_ARENA_BYTES or free memory"};
+}
+
+Progress WindowCommunicator::Meet(uint64_t position, const Work& work, bool* published) {
+  bool moved = false;
+  if (!*published) {
+    if (position != next_publish_) return Progress::kWaiting;
+    const Outcome outcome = Publish(0, position, 1, 0, work);
+    if (outcome == Outcome::kBusy) return Progress::kWaiting;
+    if (outcome == Outcome::kExhausted) return Progress::kFailed;
+    *published = moved = true;
+    ++next_publish_;
+  }
+  if (Missing(0, position) < 0) return Progress::kDone;
+  return moved ? Progress::kMoved : Progress::kWaiting;
 }
 
 bool WindowCommunicator::SlotFree(uint64_t position) {

@@ -62,9 +62,11 @@ class WindowCommunicator final : public Communicator {
   // Fetches memory that this member will write next, and that the peers have read since it was last written: the mark's
   // and that of as much data, if it is small.
   void PrepareFor(uint64_t position, size_t bytes) const;
-  // Positions that Start was given put their marks one after the other.
-  bool IsNext(uint64_t position) const { return position == next_publish_; }
-  void Advance() { ++next_publish_; }
+  // For positions of the log's stream: puts the mark, unless it was, and looks for the others'. kDone: all are there.
+  // Marks are put one after the other, as on every member: staging areas are taken in the order of positions. kFailed:
+  // NoStaging.
+  collective::Progress Meet(uint64_t position, const Work& work, bool* published);
+  static Error NoStaging();
   // Adds all such members.
   void CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const;
   // Adds the members that have released less than this one: they hold slots that it may want to use again.
