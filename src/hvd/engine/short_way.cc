@@ -5,6 +5,8 @@
 // half-way. It holds it for a bounded number of looks only: then, or as soon as anybody needs the token or the
 // registry, or the generation ends, or the marks disagree, it makes the ordinary operation of it that would have been
 // at this place, and goes on as any other.
+#include <sched.h>
+
 #include <utility>
 
 #include "hvd/engine/engine.h"
@@ -17,6 +19,8 @@ namespace {
 constexpr int kLooks = 256;
 // Without a pause, which may take as long as a line takes from core to core.
 constexpr int kHastyLooks = 48;
+// How often the core is given away where there are more ranks than cores.
+constexpr int kYields = 40;
 
 bool Overlap(const Order& order) {
   return order.input != order.output && order.input < order.output + order.output_bytes &&
@@ -111,8 +115,11 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
     recorder_.BeginShort(shortcut);
     auto step = set->StepShort(shortcut);
     for (int looks = 0; step == ProcessSet::ShortStep::kWaiting; ++looks) {
-      if (looks >= kHastyLooks) {
-        if (crowded_ || looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
+      if (crowded_ && looks >= spin_limit_) {
+        if (looks >= spin_limit_ + kYields || MustHurry()) break;
+        sched_yield();
+      } else if (looks >= kHastyLooks) {
+        if (looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
         Relax();
       }
       step = set->StepShort(shortcut);
