@@ -37,11 +37,16 @@ void FetchToWrite(const void* line) {
 #endif
 }
 
-bool AllDirect(const Meeting& meeting) {
+// By which pieces data is worked on: small ones must stay in the cache on their way through staging areas. All members
+// come to the same answer.
+size_t ChunkBytes(const Meeting& meeting, const Places::Rules& rules) {
+  size_t chunk = rules.direct_chunk;
   for (int m = 0; m < meeting.members(); ++m) {
-    if (meeting.header(m).place != Place::kDirect) return false;
+    const Place place = meeting.header(m).place;
+    if (place == Place::kCopied) chunk = rules.copied_chunk;
+    if (!IsStoredOut(place)) return meeting.staging.chunk_bytes;
   }
-  return true;
+  return chunk;
 }
 
 // A position of the log's stream: put the mark, wait for all marks, move the data.
@@ -157,6 +162,9 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
       case Place::kDirect:
         if (PlaceDirect(work, header)) return Outcome::kPublished;
         break;
+      case Place::kCopied:
+        if (PlaceCopied(work, header)) return Outcome::kPublished;
+        break;
       default:
         return PlaceStaged(position, header);
     }
@@ -178,6 +186,16 @@ bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
   if (in < 0 || out < 0) return false;
   header.place = Place::kDirect;
   header.in_offset = static_cast<uint64_t>(in);
+  header.out_offset = static_cast<uint64_t>(out);
+  return true;
+}
+
+bool WindowCommunicator::PlaceCopied(const Work& work, Header& header) const {
+  const auto& pieces = work.payload.pieces();
+  if (!work.direct || pieces.size() != 1 || pieces[0].out == nullptr) return false;
+  const int64_t out = options_.memory->OffsetOf(pieces[0].out, work.payload.bytes());
+  if (out < 0) return false;
+  header.place = Place::kCopied;
   header.out_offset = static_cast<uint64_t>(out);
   return true;
 }
@@ -242,7 +260,7 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
 
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
   Meeting meeting = MeetingAt(position);
-  if (AllDirect(meeting)) meeting.staging.chunk_bytes = options_.places.For(work->op).direct_chunk;
+  meeting.staging.chunk_bytes = ChunkBytes(meeting, options_.places.For(work->op));
   const bool beside_marks = collective::window::AllBesideMarks(meeting);
   CountFlow(*work, stream_.me(), beside_marks ? 0 : meeting.staging.chunk_bytes, options_.flows);
   if (beside_marks) {

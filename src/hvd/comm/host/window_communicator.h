@@ -81,13 +81,12 @@ class WindowCommunicator final : public Communicator {
     bool finishes = false;
   };
   Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid) const {
-    using collective::window::Place;
     const uint64_t mark = collective::window::Stream::Mark(epoch, position);
     bool finishes = true;
     for (int m = 0; m < stream_.members(); ++m) {
       const collective::window::Header& header = stream_.header(m, position);
       if (header.mark.load(std::memory_order_acquire) != mark) return {m, false};
-      finishes &= header.uid == uid && header.place != Place::kDirect && header.place != Place::kStaged;
+      finishes &= header.uid == uid && collective::window::IsBesideMark(header.place);
     }
     return {-1, finishes};
   }
@@ -109,6 +108,8 @@ class WindowCommunicator final : public Communicator {
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
   // False: the data is not in the arena, or not in one piece.
   bool PlaceDirect(const Work& work, collective::window::Header& header) const;
+  // False: its result does not go to the arena, or not in one piece.
+  bool PlaceCopied(const Work& work, collective::window::Header& header) const;
   Outcome PlaceStaged(uint64_t position, collective::window::Header& header);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
