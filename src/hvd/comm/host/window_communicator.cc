@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hvd/base/fetch.h"
 #include "hvd/collective/window/chunked_pull.h"
 #include "hvd/collective/window/chunked_reduce.h"
 #include "hvd/collective/window/chunked_scatter.h"
@@ -28,14 +29,6 @@ namespace {
 constexpr size_t kLine = 64;
 // More than this the caches cannot fetch ahead at once.
 constexpr size_t kMostPrepared = 1 << 10;
-
-void FetchToWrite(const void* line) {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));  // does nothing where it is not known
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
 
 // By which pieces data is worked on: small ones must stay in the cache on their way through staging areas. All members
 // come to the same answer.
