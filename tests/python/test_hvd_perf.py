@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """hvd_perf: every operation is measured and checked, alone and under a launcher; wrong arguments are named."""
 
+import errno
 import json
+import os
 import pathlib
+import subprocess
 
 import launching
 import pytest
+from horovod import perf as perf_command
 
 HVD_PERF = str(pathlib.Path(__file__).resolve().parents[2] / "build/release/tools/hvd_perf")
 
@@ -59,3 +63,46 @@ def test_ranks_of_a_launcher_start_no_processes_of_their_own():
     assert done.returncode == 2
     assert "HOROVOD_RANK is set" in done.stderr
     assert perf("--ranks", "2", "--fork", "--sizes", "4", "--iters", "3", HOROVOD_RANK="0").returncode == 0
+
+
+def test_the_installed_command_needs_no_path_to_it(tmp_path):
+    out = tmp_path / "out.json"
+    words = ("-np", "2", "hvd_perf", "--sizes", "4", "--iters", "3", "--json", out)
+    done = launching.horovodrun(*words, env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(out.read_text())["ranks"] == 2
+
+
+def test_the_installed_program_stands_on_its_library_alone():
+    program = perf_command.find()
+    text = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+    needed = {line.split("[")[1].rstrip("]") for line in text.splitlines() if "(NEEDED)" in line}
+    assert "libhvd.so" in needed
+    assert not any(name.startswith(("libstdc++", "libgcc")) for name in needed)
+    assert any("$ORIGIN" in line for line in text.splitlines() if "RUNPATH" in line)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(errno.ENOEXEC, "another kind of machine"), (errno.ENOENT, "GNU C library")]
+)
+def test_a_program_of_another_platform_is_explained(number, text, monkeypatch):
+    def refused(program, words):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "execv", refused)
+    with pytest.raises(SystemExit, match=text):
+        perf_command.main()
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"PMI_RANK": "0", "PMI_SIZE": "1", "PMI_FD": "5"},  # a launcher of one process
+        {"RANK": "0", "WORLD_SIZE": "4"},  # names that anybody may use
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "4"},  # a shell of salloc
+    ],
+)
+def test_what_the_library_takes_for_no_launcher_is_none(env):
+    done = perf("--sizes", "4", "--iters", "3", "--json", "-", **env)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ranks"] == 2

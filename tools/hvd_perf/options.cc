@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "hvd/base/launcher.h"
 #include "hvd/hvd.h"
 #include "hvd_perf/values.h"
 
@@ -192,30 +192,21 @@ std::vector<option> GetoptTable() {
   return table;
 }
 
-// A launcher set these, all of a row, for the processes that it started as ranks. As the library looks for them.
-constexpr const char* kLaunched[][3] = {{"HOROVOD_RANK"},
-                                        {"OMPI_COMM_WORLD_RANK"},
-                                        {"PMI_RANK", "PMI_SIZE"},
-                                        {"JSM_NAMESPACE_RANK"},
-                                        {"SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"},
-                                        {"RANK", "WORLD_SIZE", "MASTER_PORT"}};
-
-// The variable that makes this process a rank of somebody's job, or null.
-const char* LauncherVariable() {
-  for (const auto& row : kLaunched) {
-    if (std::all_of(std::begin(row), std::end(row), [](const char* v) { return v == nullptr || std::getenv(v); })) {
-      return row[0];
-    }
-  }
-  return nullptr;
+// The variable that makes this process a rank of somebody's job; empty: none. What the library would refuse counts as
+// one: hvd_init says why.
+std::string LauncherVariable() {
+  if (std::getenv("HOROVOD_RANK") != nullptr) return "HOROVOD_RANK";
+  const hvd::Result<hvd::Launcher> found = hvd::FindLauncher([](const char* name) { return std::getenv(name); });
+  if (!found) return "what a launcher sets";
+  return found->missing.empty() ? found->rank_variable : "RANK";
 }
 
 // "" or why the options do not go together. Completes them.
 std::string Complete(const Pending& pending, Options* o) {
-  const char* launched = LauncherVariable();
-  o->fork = pending.fork.value_or(launched == nullptr);
+  const std::string launched = LauncherVariable();
+  o->fork = pending.fork.value_or(launched.empty());
   if (!o->fork) {
-    const std::string why = pending.fork ? "with --no-fork" : "under a launcher (" + std::string(launched) + " is set)";
+    const std::string why = pending.fork ? "with --no-fork" : "under a launcher (" + launched + " is set)";
     const std::string cure = pending.fork ? "" : ", or say --fork to start processes here";
     if (pending.ranks) return "--ranks has no meaning " + why + ": the job has its own number; leave it away" + cure;
     if (o->bench != Bench::kCollective) {

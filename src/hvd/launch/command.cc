@@ -29,6 +29,11 @@ bool NamesInterpreter(const std::string& path) {
   return fd && ::read(fd.get(), start, 2) == 2 && start[0] == '#' && start[1] == '!';
 }
 
+// Where a program of the same installation would lie; empty where that cannot be told.
+std::string Beside(const std::string& self, const std::string& name) {
+  return self.find('/') == std::string::npos ? "" : self.substr(0, self.rfind('/') + 1) + name;
+}
+
 }  // namespace
 
 std::optional<std::string> FindInPath(const std::string& name, const Environment& environment) {
@@ -44,8 +49,8 @@ std::optional<std::string> FindInPath(const std::string& name, const Environment
 }
 
 Result<std::string> FindPython(const std::string& self, const Environment& environment) {
-  const std::string beside = self.substr(0, self.rfind('/') + 1) + "python";
-  if (self.find('/') != std::string::npos && CanRun(beside)) return beside;
+  const std::string beside = Beside(self, "python");
+  if (CanRun(beside)) return beside;
   for (const char* name : {"python3", "python"}) {
     if (auto found = FindInPath(name, environment)) return *found;
   }
@@ -69,6 +74,8 @@ Result<Command> ResolveCommand(const List& words, const std::string& self, const
     return Fail(Code::kPermissionDenied, "{}: it may not be executed; chmod +x it, or name its interpreter", name);
   }
   if (const auto found = FindInPath(name, environment)) return Command{*found, words};
+  // What came with this program, hvd_perf above all, is there without its folder in PATH.
+  if (const std::string beside = Beside(self, name); CanRun(beside)) return Command{beside, words};
   if (IsFile(name)) {
     return Fail(Code::kNotFound, "{}: not found in PATH; there is a file of that name here: say ./{}", name, name);
   }

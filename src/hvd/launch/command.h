@@ -16,8 +16,8 @@ struct Command {
   List arguments;
 };
 
-// Looks in PATH, as a shell does. A Python script that is no program itself gets an interpreter in front. kNotFound:
-// there is no such program. kPermissionDenied: there is one that cannot be executed.
+// Looks in PATH, as a shell does, then beside this program, `self`. A Python script that is no program itself gets an
+// interpreter in front. kNotFound: there is no such program. kPermissionDenied: there is one that cannot be executed.
 Result<Command> ResolveCommand(const List& words, const std::string& self, const Environment& environment);
 
 // The first file of that name in PATH that can be executed.
