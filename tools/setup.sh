@@ -57,8 +57,8 @@ build() {
 
 # What the wheel is made of. Editing a test does not install the package again.
 package_sources() {
-  find pyproject.toml CMakeLists.txt cmake include src python tools/CMakeLists.txt tools/hvd_perf README.md LICENSE -type f \
-    -not -name '*.pyc' -not -name '*.md5' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
+  find pyproject.toml CMakeLists.txt cmake include src python tools/CMakeLists.txt tools/hvd_perf benchmarks/models.py \
+    README.md LICENSE -type f -not -name '*.pyc' -not -name '*.md5' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
 }
 
 python_package() {

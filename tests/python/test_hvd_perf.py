@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """hvd_perf: every operation is measured and checked, alone and under a launcher; wrong arguments are named."""
 
+import doctest
 import errno
 import json
 import os
@@ -30,6 +31,17 @@ def test_every_operation_is_checked_and_timed(op, buffers):
     assert all(0 < row["min_us"] <= row["median_us"] <= row["p90_us"] for row in result["rows"])
 
 
+@pytest.mark.parametrize("buffers", ["arena", "private"])
+def test_steps_of_training_are_checked_and_timed(buffers):
+    words = ("--train", "resnet50", "--buffers", buffers, "--ratio", "0.5", "--iters", "2", "--json", "-")
+    done = perf(*words)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["train"], result["ranks"], result["ratio"]) == ("resnet50", 2, 0.5)
+    assert [row["compute"] for row in result["rows"]] == ["wait", "busy"]
+    assert all(min(row["compute_s"], row["communication_s"], row["step_s"]) > 0 for row in result["rows"])
+
+
 def test_a_launcher_is_noticed(tmp_path):
     out = tmp_path / "out.json"
     done = launching.horovodrun("-np", "2", HVD_PERF, "--sizes", "4,4K", "--iters", "3", "--json", out)
@@ -48,6 +60,9 @@ def test_a_launcher_is_noticed(tmp_path):
         (["--op", "alltoall", "--in-place"], "--in-place is not possible for --op alltoall"),
         (["--buffers", "mixed", "--in-place"], "--buffers mixed is out of place"),
         (["--no-fork", "--ranks", "2"], "--ranks has no meaning with --no-fork"),
+        (["--train", "lenet"], "'lenet' is no value for --train"),
+        (["--train", "resnet50", "--buffers", "mixed"], "--train averages in place"),
+        (["--train", "resnet50", "--ratio", "x"], "'x' is no value for --ratio"),
         (["more"], "unexpected argument 'more'"),
         (["--bogus"], "'--bogus'"),
     ],
@@ -74,6 +89,7 @@ def test_the_installed_command_needs_no_path_to_it(tmp_path):
 
 
 def test_the_installed_program_stands_on_its_library_alone():
+    assert doctest.testmod(perf_command).failed == 0
     program = perf_command.find()
     text = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
     needed = {line.split("[")[1].rstrip("]") for line in text.splitlines() if "(NEEDED)" in line}

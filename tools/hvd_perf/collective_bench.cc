@@ -2,50 +2,18 @@
 #include "hvd_perf/collective_bench.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 
 #include "hvd/hvd.h"
+#include "hvd_perf/buffer.h"
 #include "hvd_perf/process.h"
 #include "hvd_perf/values.h"
 
 namespace hvd_perf {
 namespace {
 
-constexpr uint64_t kHugePage = 2u << 20;
 constexpr int kRoot = 0;
-
-// Memory of the kind under test, present before anything is timed.
-class Buffer {
- public:
-  Buffer(uint64_t bytes, bool arena) : bytes_(bytes), arena_(arena) {
-    const uint64_t rounded = std::max(kHugePage, (bytes + kHugePage - 1) / kHugePage * kHugePage);
-    data_ = arena ? hvd_alloc(std::max<uint64_t>(bytes, 1)) : std::aligned_alloc(kHugePage, rounded);
-    if (data_ == nullptr) Die("no memory for a buffer of " + std::to_string(bytes) + " bytes: " + hvd_last_error());
-    std::memset(data_, 0x11, bytes);  // an all-zero page could be the kernel's shared one
-    std::memset(data_, 0, bytes);
-  }
-  ~Buffer() {
-    if (arena_) {
-      hvd_free(data_);
-    } else {
-      std::free(data_);
-    }
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  void* data() { return data_; }
-  void Clear() { std::memset(data_, 0, bytes_); }
-  hvd_buffer Describe() { return {data_, bytes_, HVD_CPU, 0}; }
-
- private:
-  uint64_t bytes_;
-  bool arena_;
-  void* data_;
-};
 
 // One operation that is run again and again: its name, buffers and request.
 class Operation {

@@ -4,29 +4,52 @@
 
 #include "hvd/hvd.h"
 #include "hvd_perf/collective_bench.h"
+#include "hvd_perf/compute.h"
 #include "hvd_perf/group.h"
 #include "hvd_perf/lifecycle_bench.h"
 #include "hvd_perf/options.h"
 #include "hvd_perf/process.h"
 #include "hvd_perf/report.h"
+#include "hvd_perf/train_bench.h"
 
 namespace hvd_perf {
 namespace {
 
-int RunForked(const Options& options) {
-  uint64_t samples = 1;
+// The most times that a rank has at once.
+uint64_t Samples(const Options& options) {
+  uint64_t samples = std::max(StepsFor(options), kMostCalibrations);
   for (uint64_t bytes : options.sizes) {
     samples = std::max<uint64_t>(samples, IterationsFor(options, bytes, options.ranks));
   }
-  SharedArea area(options.ranks, samples);
+  return samples;
+}
+
+// As one rank of an initialised job, to its end; rank 0 reports.
+void Measure(const Options& options, Group* group) {
+  std::vector<Row> rows;
+  std::vector<TrainRow> steps;
+  if (options.bench == Bench::kTrain) {
+    steps = RunTrainBench(options, group);
+  } else {
+    rows = RunCollectiveBench(options, group);
+  }
+  Require(hvd_shutdown(nullptr), "hvd_shutdown");
+  if (group->rank() != 0) return;
+  if (options.bench == Bench::kTrain) {
+    ReportTraining(options, group->size(), steps);
+  } else {
+    ReportRows(options, group->size(), rows);
+  }
+}
+
+int RunForked(const Options& options) {
+  SharedArea area(options.ranks, Samples(options));
   Rendezvous rendezvous(options.tcp_store);
   return RunRanks(options, [&](int rank) {
     PinRank(options, rank, options.ranks);
     InitRank(rendezvous.address(), rank, options.ranks);
     ForkedGroup group(&area, rank);
-    const std::vector<Row> rows = RunCollectiveBench(options, &group);
-    Require(hvd_shutdown(nullptr), "hvd_shutdown");
-    if (rank == 0) ReportRows(options, options.ranks, rows);
+    Measure(options, &group);
   });
 }
 
@@ -37,9 +60,7 @@ int RunInEnvironment(const Options& options) {
   Require(hvd_query(nullptr, HVD_LOCAL_SIZE, &local_size), "local size");
   PinRank(options, local_rank, local_size);
   EnvironmentGroup group;
-  const std::vector<Row> rows = RunCollectiveBench(options, &group);
-  Require(hvd_shutdown(nullptr), "hvd_shutdown");
-  if (group.rank() == 0) ReportRows(options, group.size(), rows);
+  Measure(options, &group);
   return 0;
 }
 
@@ -55,6 +76,7 @@ int Main(int argc, char** argv) {
     case Bench::kMemory:
       return RunMemoryBench(*options);
     case Bench::kCollective:
+    case Bench::kTrain:
       break;
   }
   return options->fork ? RunForked(*options) : RunInEnvironment(*options);

@@ -34,6 +34,9 @@ how      --fresh (default: each rank rewrites its data before every operation) |
          --mode blocking|async   --window K (operations in flight, async)   --prepared (ids instead of names)
          --iters N   --warmup N   --check (default) | --no-check   --time-limit SECONDS
 output   --json FILE|-
+training --train resnet50|vgg16|bert-base   reduces this network's gradients, each as soon as a backward pass made it,
+         while the rest of the step is computed   --compute wait|busy (elsewhere, or on the ranks' cores; default: both)
+         --ratio R (time of compute for each time of the reduction alone; default: 4, 1.2, 2)   --iters N steps
 other    --init-bench N      time until the last of N started processes has returned from hvd_init   --repeats R
          --idle-bench S      CPU share of each rank during S idle seconds after init
          --memory-bench      resident memory that hvd_init adds to a process
@@ -41,6 +44,7 @@ other    --init-bench N      time until the last of N started processes has retu
 algbw = bytes / time, with the bytes of all n blocks for allgather, alltoall and reducescatter;
 busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for those three.
 With --mode async the time is that of the whole window divided by its operations.
+hidden = the share of the reduction that does not make the step longer; efficiency = compute alone / step.
 )";
 
 struct Named {
@@ -171,6 +175,17 @@ const Flag kFlags[] = {
     {"no-check", false, Set<&Options::check, false>},
     {"time-limit", true, Number<&Options::time_limit_s>},
     {"json", true, [](const char* t, Options* o, Pending*) { return !(o->json = t).empty(); }},
+    {"train", true,
+     [](const char* t, Options* o, Pending*) {
+       return (o->bench = Bench::kTrain, o->model = FindModel(t)) != nullptr;
+     }},
+    {"compute", true,
+     [](const char* t, Options* o, Pending*) {
+       const bool known = Choose(t, "wait", "busy", &o->busy);
+       o->wait = !o->busy;
+       return known;
+     }},
+    {"ratio", true, [](const char* t, Options* o, Pending*) { return (o->ratio = std::atof(t)) > 0; }},
     {"init-bench", true,
      [](const char* t, Options* o, Pending*) {
        return (o->bench = Bench::kInit, Within(t, 1, kMostRanks, &o->ranks));
@@ -209,10 +224,15 @@ std::string Complete(const Pending& pending, Options* o) {
     const std::string why = pending.fork ? "with --no-fork" : "under a launcher (" + launched + " is set)";
     const std::string cure = pending.fork ? "" : ", or say --fork to start processes here";
     if (pending.ranks) return "--ranks has no meaning " + why + ": the job has its own number; leave it away" + cure;
-    if (o->bench != Bench::kCollective) {
+    if (o->bench != Bench::kCollective && o->bench != Bench::kTrain) {
       return "--init-bench, --idle-bench and --memory-bench start their own processes, which is not possible " + why +
              cure;
     }
+  }
+  if (o->bench == Bench::kTrain) {
+    if (o->buffers == Buffers::kMixed) return "--train averages in place: --buffers is arena or private";
+    if (o->ratio == 0) o->ratio = o->model->ratio;
+    return "";
   }
   const bool other_shape = o->op == HVD_ALLGATHER || o->op == HVD_ALLTOALL || o->op == HVD_REDUCESCATTER;
   if (pending.in_place && other_shape) return "--in-place is not possible for --op " + o->op_name;

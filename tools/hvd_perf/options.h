@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "hvd_perf/models.h"
+
 namespace hvd_perf {
 
-enum class Bench { kCollective, kInit, kIdle, kMemory };
+enum class Bench { kCollective, kTrain, kInit, kIdle, kMemory };
 // Where operands lie: in memory of hvd_alloc, of malloc, or the input there and the output here.
 enum class Buffers { kArena, kPrivate, kMixed };
 
@@ -27,19 +29,23 @@ struct Options {
   bool fresh = true;  // every rank rewrites its buffer before each timed operation
   Buffers buffers = Buffers::kArena;
   std::string buffers_name = "arena";
-  bool in_place = true;    // allreduce and broadcast
-  bool async = false;      // hvd_submit and hvd_wait instead of hvd_run
-  bool prepared = false;   // ids from hvd_prepare instead of names
-  int window = 1;          // operations in flight (async)
-  int iters = 0;           // 0: by size
-  int warmup = -1;         // -1: a tenth of iters
-  bool check = true;       // compare results with the expected ones before timing
-  int pin = -1;            // -1: when every rank can have its own core
-  bool tcp_store = false;  // rendezvous through rank 0's TCP store instead of a folder
-  std::string json;        // empty: none; "-": standard output, instead of the table
-  int repeats = 5;         // --init-bench
-  double idle_s = 5;       // --idle-bench
-  int time_limit_s = 300;  // seconds after which a rank ends itself
+  bool in_place = true;          // allreduce and broadcast
+  bool async = false;            // hvd_submit and hvd_wait instead of hvd_run
+  bool prepared = false;         // ids from hvd_prepare instead of names
+  int window = 1;                // operations in flight (async)
+  int iters = 0;                 // 0: by size
+  int warmup = -1;               // -1: a tenth of iters
+  bool check = true;             // compare results with the expected ones before timing
+  int pin = -1;                  // -1: when every rank can have its own core
+  bool tcp_store = false;        // rendezvous through rank 0's TCP store instead of a folder
+  std::string json;              // empty: none; "-": standard output, instead of the table
+  int repeats = 5;               // --init-bench
+  double idle_s = 5;             // --idle-bench
+  const Model* model = nullptr;  // --train
+  double ratio = 0;              // of compute's time to the reduction's; 0: the model's
+  bool wait = true;              // compute elsewhere
+  bool busy = true;              // compute on the ranks' cores
+  int time_limit_s = 300;        // seconds after which a rank ends itself
 };
 
 // nullopt after --help or a wrong argument, which has been explained on stderr; *exit_code says which.

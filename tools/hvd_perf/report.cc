@@ -71,6 +71,36 @@ void ReportRows(const Options& o, int ranks, const std::vector<Row>& rows) {
   std::fprintf(json.get(), "\n]}\n");
 }
 
+void ReportTraining(const Options& o, int ranks, const std::vector<TrainRow>& rows) {
+  const Model& model = *o.model;
+  if (o.json != "-") {
+    std::printf("# hvd %s, training %s: %zu gradients, %.1f MB, %d ranks, %s buffers, compute %g times the reduction\n",
+                hvd_version(), model.name, model.gradients.size(), model.elements() * 4e-6, ranks,
+                o.buffers_name.c_str(), o.ratio);
+    std::printf("%8s %7s %12s %14s %10s %8s %11s\n", "compute", "steps", "compute ms", "reduction ms", "step ms",
+                "hidden", "efficiency");
+    for (const TrainRow& row : rows) {
+      std::printf("%8s %7d %12.2f %14.2f %10.2f %7.1f%% %10.1f%%\n", row.compute.c_str(), row.steps,
+                  row.compute_s * 1e3, row.communication_s * 1e3, row.step_s * 1e3, row.hidden() * 100,
+                  row.efficiency() * 100);
+    }
+  }
+  if (o.json.empty()) return;
+  JsonFile json(o.json);
+  std::fprintf(
+      json.get(),
+      "{\"version\": \"%s\", \"train\": \"%s\", \"ranks\": %d, \"buffers\": \"%s\", \"ratio\": %g, \"rows\": [",
+      hvd_version(), model.name, ranks, o.buffers_name.c_str(), o.ratio);
+  for (const TrainRow& row : rows) {
+    std::fprintf(json.get(),
+                 "%s\n  {\"compute\": \"%s\", \"steps\": %d, \"compute_s\": %.6f, \"communication_s\": %.6f, "
+                 "\"step_s\": %.6f, \"hidden\": %.4f, \"efficiency\": %.4f}",
+                 &row == rows.data() ? "" : ",", row.compute.c_str(), row.steps, row.compute_s, row.communication_s,
+                 row.step_s, row.hidden(), row.efficiency());
+  }
+  std::fprintf(json.get(), "\n]}\n");
+}
+
 void ReportFigures(const Options& o, const std::string& title, const Figures& figures) {
   if (o.json != "-") {
     std::printf("# hvd %s, %s\n", hvd_version(), title.c_str());

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+#include "hvd/hvd.h"
+
+namespace hvd_perf {
+
+// Memory of the kind under test, present before anything is timed.
+class Buffer {
+ public:
+  Buffer(uint64_t bytes, bool arena);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void* data() { return data_; }
+  void Clear();
+  hvd_buffer Describe() { return {data_, bytes_, HVD_CPU, 0}; }
+
+ private:
+  uint64_t bytes_;
+  bool arena_;
+  void* data_;
+};
+
+}  // namespace hvd_perf
