@@ -55,6 +55,8 @@ bench: setup
 	@$(PYTHON_VENV) benchmarks/training.py
 	@$(PYTHON_VENV) benchmarks/startup.py
 	@$(PYTHON_VENV) benchmarks/tensorflow_bench.py
+	@$(PYTHON_VENV) benchmarks/upstream.py
+	@$(PYTHON_VENV) benchmarks/goals.py
 
 bench-hosts: setup
 	@tools/setup.sh packages tools/debian-packages-bench.txt

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from contenders import (
     FLOOR_DIRECT,
     FLOOR_SLOTS,
+    FLOOR_STAGED,
     GLOO,
     HVD_ARENA,
     HVD_MIXED,
@@ -27,7 +28,11 @@ from scenarios import BLOCK_SIZES, CROWDED_SIZES, LARGE, LARGE_SIZES, MANY, NUMP
 
 @dataclass
 class Bar:
-    """One line of the table of promises. `values` has one entry per launch; empty: not measured."""
+    """
+    One line of the table of promises. `values` has one entry per launch; empty: not measured.
+
+    Bars of the same goal and group are one promise at several places (`at`: sizes, interfaces).
+    """
 
     what: str
     limit: float
@@ -35,6 +40,9 @@ class Bar:
     unit: str
     values: list[float] = field(default_factory=list)
     note: str = ""
+    goal: str = ""
+    group: str = ""
+    at: str = ""
 
     @property
     def median(self) -> float:
@@ -106,12 +114,20 @@ CROWDED = tuple(
     )
 )
 
-# A core for every rank.
+# A core for every rank of the largest job. Of two ranks there are figures by another floor program.
 ROOMY = tuple(
     goal
-    for name in MANY.values()
+    for name in (PAIR, *MANY.values())
     for goal in (
-        Goal("cores", name, HVD_PRIVATE, (FLOOR_DIRECT, FLOOR_SLOTS), (4,), 1.5, at_most=True),
+        Goal(
+            "cores",
+            name,
+            HVD_PRIVATE,
+            (FLOOR_DIRECT, FLOOR_STAGED if name == PAIR else FLOOR_SLOTS),
+            (4,),
+            1.5,
+            at_most=True,
+        ),
         Goal("cores", name, HVD_ARENA, FLOOR_DIRECT, between(64 * KIB, MIB, CROWDED_SIZES), 0.8),
         Goal("cores", name, HVD_ARENA, OPEN_MPI, between(64 * KIB, MIB, CROWDED_SIZES), 4.0),
     )
@@ -123,9 +139,10 @@ CLIFF = 1.5
 
 def goals_for(cores: int) -> list[Goal]:
     """G6 is about crowded cores; with a core per rank the limits are others."""
-    names = {ranks: name for ranks, name in MANY.items() if ranks > cores}
-    crowded = [goal for goal in CROWDED if goal.scenario in names.values()]
-    roomy = [goal for goal in ROOMY if goal.scenario not in names.values()]
+    crowded_names = [name for ranks, name in MANY.items() if ranks > cores]
+    crowded = [goal for goal in CROWDED if goal.scenario in crowded_names]
+    roomy_names = [name for name in MANY.values() if name not in crowded_names] + ([] if crowded_names else [PAIR])
+    roomy = [goal for goal in ROOMY if goal.scenario in roomy_names]
     return [*ONE_HOST, *crowded, *roomy]
 
 
@@ -136,13 +153,15 @@ def size_name(size: int) -> str:
     return f"{size} B"
 
 
-def describe(goal: Goal, size: int) -> str:
+def describe(goal: Goal, size: int | None = None) -> str:
+    """At one size, or at all of them."""
     who = goal.who.removeprefix("hvd, ")
     if goal.against is None:
-        return f"{goal.number} {who}"
+        return who
     against = goal.against if isinstance(goal.against, str) else "the best of " + ", ".join(goal.against)
     where = "" if goal.scenario in (PAIR, LARGE) else goal.scenario.removesuffix(", 2 ranks") + ", "
-    return f"{goal.number} {where}{size_name(size)}, {who}: {'time' if goal.at_most else 'speed'} / {against}"
+    where += "" if size is None else size_name(size) + ", "
+    return f"{where}{who}: {'time' if goal.at_most else 'speed'} / {against}"
 
 
 def judge(goal: Goal, comparison: Comparison) -> list[Bar]:
@@ -156,7 +175,8 @@ def judge(goal: Goal, comparison: Comparison) -> list[Bar]:
         else:
             times, unit = comparison.ratios(goal.who, goal.against, size), "x"
             values = times if goal.at_most else [1 / ratio for ratio in times]
-        bars.append(Bar(describe(goal, size), goal.limit, goal.at_most, unit, values))
+        place = {"goal": goal.number, "group": describe(goal), "at": size_name(size)}
+        bars.append(Bar(f"{goal.number} {describe(goal, size)}", goal.limit, goal.at_most, unit, values, **place))
     return bars
 
 
@@ -170,15 +190,11 @@ def cliff_bars(comparison: Comparison) -> list[Bar]:
             for size, larger in zip(sizes, sizes[1:])
             if (ratios := comparison.ratios(who, who, size, larger))
         }
-        bar = Bar(
-            f"G6 {comparison.scenario.name}, {who.removeprefix('hvd, ')}: no cliff, time / next size's",
-            CLIFF,
-            True,
-            "x",
-        )
+        what = f"{comparison.scenario.name}, {who.removeprefix('hvd, ')}: no cliff, time / next size's"
+        bar = Bar(f"G6 {what}", CLIFF, True, "x", goal="G6", group=what)
         if steps:
             worst = max(steps, key=lambda size: statistics.median(steps[size]))
-            bar.values, bar.note = steps[worst], f"worst at {size_name(worst)}"
+            bar.values, bar.note, bar.at = steps[worst], f"worst at {size_name(worst)}", size_name(worst)
         bars.append(bar)
     return bars
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ from pathlib import Path
 
 import page
 import report
-from bars import size_name
+from bars import Bar, size_name
 from contenders import HVD_PERF, KIB, MIB, OPEN_MPI, ROOT, Unavailable, build, first_of
 from measure import busy_seconds, children_seconds, say
 from namespaces import GOODPUT, Network, network
@@ -42,6 +43,7 @@ class Case:
     ranks: list[int]
     sizes: list[int]
     promised: float  # share of the bound from 4 MiB on; without a rate: times as fast as Open MPI, from 1 MiB on
+    goal: str
     times: dict[str, dict[int, list[float]]] = field(default_factory=dict)  # ours and theirs, us, by size
     failures: dict[str, str] = field(default_factory=dict)
     foreign: list[float] = field(default_factory=list)  # share of the cores that others used, by launch
@@ -66,13 +68,13 @@ class Case:
 
 def all_cases() -> list[Case]:
     return [
-        Case(None, [1, 1], [4, KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB], 1.3),
-        Case(10 * GBIT, [1, 1], LARGE, 0.90),
-        Case(GBIT, [1, 1], LARGE, 0.98),
-        Case(GBIT, [1, 1, 1, 1], LARGE, 0.98),
-        Case(GBIT, [2, 2], LARGE, 0.95),
-        Case(GBIT, [4, 4], LARGE, 0.90),
-        Case(GBIT, [2, 1], LARGE, 0.90),
+        Case(None, [1, 1], [4, KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB], 1.3, "G8"),
+        Case(10 * GBIT, [1, 1], LARGE, 0.90, "G10"),
+        Case(GBIT, [1, 1], LARGE, 0.98, "G9"),
+        Case(GBIT, [1, 1, 1, 1], LARGE, 0.98, "G9"),
+        Case(GBIT, [2, 2], LARGE, 0.95, "G11"),
+        Case(GBIT, [4, 4], LARGE, 0.90, "G11"),
+        Case(GBIT, [2, 1], LARGE, 0.90, "G11"),
     ]
 
 
@@ -189,15 +191,28 @@ def measure(case: Case, repetitions: int, limit: float) -> None:
                     case.times.setdefault(name, {}).setdefault(size, []).append(median)
 
 
-def verdict(case: Case, size: int, share: float | None, ratio: float | None) -> tuple[str, str]:
-    """What is promised for this row, and whether it holds."""
-    value, least = (share, 4 * MIB) if case.rate else (ratio, MIB)
-    if size < least:
+def bar(case: Case, size: int) -> Bar | None:
+    """What is promised for this size, if anything, with one value per repetition."""
+    mine, others = (case.times.get(name, {}).get(size, []) for name in ("hvd", OPEN_MPI))
+
+    def made(what: str, limit: float, at_most: bool, unit: str, values: list[float]) -> Bar:
+        group = f"{case.network}, {case.layout}: {what}"
+        text = f"{case.goal} {case.network}, {case.layout}, {size_name(size)}: {what}"
+        return Bar(text, limit, at_most, unit, values, goal=case.goal, group=group, at=size_name(size))
+
+    if case.rate:
+        shares = [100 * case.bound(size) / us for us in mine]
+        return made("share of the bound", 100 * case.promised, False, "%", shares) if size >= 4 * MIB else None
+    if size >= MIB:
+        return made("speed / Open MPI", case.promised, False, "x", [their / us for us, their in zip(mine, others)])
+    return made("time / Open MPI", 1, True, "x", [us / t for us, t in zip(mine, others)]) if size <= KIB else None
+
+
+def verdict(promise: Bar | None) -> tuple[str, str]:
+    """What is promised, and whether it holds."""
+    if promise is None:
         return "", ""
-    promised = f"≥ {case.promised:.0%} of the bound" if case.rate else f"≥ {case.promised} times Open MPI"
-    if value is None:
-        return promised, "not measured"
-    return promised, "holds" if value >= case.promised else "**miss**"
+    return f"{promise.group.split(': ')[1]} {report.promised(promise)}", report.verdict(promise)
 
 
 def number(value: float) -> str:
@@ -230,7 +245,7 @@ def table(cases: list[Case]) -> str:
                 f"{share:.1%}" if share else "",
                 milliseconds(other) if other else "-",
                 f"{ratio:.2f}" if ratio else "-",
-                *verdict(case, size, share, ratio),
+                *verdict(bar(case, size)),
             ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -262,16 +277,17 @@ def main() -> int:
     for case in cases:
         say(f"{case.network}, {case.layout}")
         measure(case, options.repetitions, options.limit)
-    context = report.context([], {}, " ".join(["benchmarks/hosts.py", *sys.argv[1:]]))
-    where = ", ".join(context[key] for key in ("date", "machine", "system"))
+    context = report.context([], " ".join(["benchmarks/hosts.py", *map(shlex.quote, sys.argv[1:])]))
     foreign = [share for case in cases for share in case.foreign]
-    middle, most = statistics.median(foreign), max(foreign)
-    noise = f"Other work used {middle:.0%} of the cores meanwhile (median of all launches; at most {most:.0%})."
-    text = f"{table(cases)}\n\n{where}, commit {context['commit']}. {noise}"
+    noise = "Nothing was measured."
+    if foreign:
+        middle, most = statistics.median(foreign), max(foreign)
+        noise = f"Other work used {middle:.0%} of the cores meanwhile (median of all launches; at most {most:.0%})."
+    text = f"{table(cases)}\n\n{report.origin(context)} {noise}"
     print(text)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
+    bars = [one for case in cases for size in case.sizes if (one := bar(case, size))]
     rows = [{"links": c.network, "layout": c.layout, "us": c.times, "failures": c.failures} for c in cases]
-    options.json.write_text(json.dumps({"context": context, "cases": rows}, indent=1) + "\n")
+    report.write_json(options.json, context, bars, cases=rows)
     if options.markdown:
         page.put(options.markdown, "hosts", text)
     return 1 if any("hvd" in case.failures for case in cases) else 0

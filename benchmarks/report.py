@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import os
 import platform
 import re
@@ -61,30 +62,48 @@ def context(scenarios: list[Scenario], command: str) -> dict[str, str]:
     return described
 
 
+def origin(described: dict[str, str]) -> str:
+    """In a line, for below a table."""
+    return ", ".join(described[key] for key in ("date", "machine", "system")) + f", commit {described['commit']}."
+
+
+def write_json(path: Path, described: dict[str, str], bars: list[Bar], **more: object) -> None:
+    """What goals.py reads: every benchmark's file has the same first two entries."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {"context": described, "bars": [bar_as_json(bar) for bar in bars], **more}
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def bar_as_json(bar: Bar) -> dict:
+    return {**dataclasses.asdict(bar), "passed": bar.passed}
+
+
 def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def digits(value: float, unit: str) -> str:
-    return f"{value:.3f}" if unit in ("s", "%") else number(value)
+    return f"{value:.3f}" if unit in ("s", "%") and abs(value) < 1 else number(value)
 
 
 def verdict(bar: Bar) -> str:
-    return {None: "not measured", True: "pass", False: "**miss**"}[bar.passed]
+    return {None: "not measured", True: "holds", False: "**miss**"}[bar.passed]
+
+
+def promised(bar: Bar) -> str:
+    return f"{'≤' if bar.at_most else '≥'} {bar.limit:g} {bar.unit}"
 
 
 def bars_table(bars: list[Bar]) -> list[str]:
     lines = ["| what | promised | measured | min .. max | |", "|---|---|---|---|---|"]
     for bar in bars:
-        sign = "≤" if bar.at_most else "≥"
-        promised = f"{sign} {bar.limit:g} {bar.unit}"
         measured, spread = "-", bar.note or "-"
         if bar.values:
             low, middle, high = (digits(v, bar.unit) for v in (min(bar.values), bar.median, max(bar.values)))
             measured = f"{middle} {bar.unit}"
             spread = f"{low} .. {high}" if len(bar.values) > 1 else "one run"
             spread += f" ({bar.note})" if bar.note else ""
-        lines.append(f"| {bar.what} | {promised} | {measured} | {spread} | {verdict(bar)} |")
+        lines.append(f"| {bar.what} | {promised(bar)} | {measured} | {spread} | {verdict(bar)} |")
     return lines
 
 
@@ -159,7 +178,7 @@ def markdown(bars: list[Bar], comparisons: list[Comparison], described: dict[str
 def as_json(bars: list[Bar], comparisons: list[Comparison], described: dict[str, str]) -> dict:
     return {
         "context": described,
-        "bars": [{**dataclasses.asdict(bar), "passed": bar.passed} for bar in bars],
+        "bars": [bar_as_json(bar) for bar in bars],
         "scenarios": [
             {
                 "name": comparison.scenario.name,

@@ -9,7 +9,7 @@ brought up to date with --markdown.
 from __future__ import annotations
 
 import argparse
-import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 
 import page
+import report
+from bars import Bar
 
 ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = ROOT / ".venv" / "bin" / "horovodrun"
@@ -50,16 +52,25 @@ def measure(ranks: int, repetitions: int) -> dict[str, list[float]]:
     return times
 
 
+def bars_of(results: dict[int, dict[str, list[float]]]) -> list[Bar]:
+    """What horovodrun may add, one value per repetition."""
+    what = "what horovodrun adds to the start and end of NumPy ranks"
+    bars = []
+    for ranks, times in results.items():
+        more = [ours - shell for ours, shell in zip(times["horovodrun"], times["shell"])]
+        text = f"{what}, {ranks} ranks"
+        bars.append(Bar(text, LIMITS[ranks], True, "s", more, goal="start", group=what, at=f"{ranks} ranks"))
+    return bars
+
+
 def table(results: dict[int, dict[str, list[float]]]) -> str:
     """Return it in Markdown."""
     lines = ["| ranks | horovodrun | shell | more, median (min .. max) | limit | |", "|---:|---:|---:|---:|---:|---|"]
-    for ranks, times in results.items():
-        more = [ours - shell for ours, shell in zip(times["horovodrun"], times["shell"])]
-        middle = statistics.median(more)
+    for (ranks, times), bar in zip(results.items(), bars_of(results)):
         lines.append(
             f"| {ranks} | {statistics.median(times['horovodrun']):.2f} s | {statistics.median(times['shell']):.2f} s "
-            f"| {middle:.2f} s ({min(more):.2f} .. {max(more):.2f}) | {LIMITS[ranks]} s "
-            f"| {'holds' if middle <= LIMITS[ranks] else 'missed'} |"
+            f"| {bar.median:.2f} s ({min(bar.values):.2f} .. {max(bar.values):.2f}) | {bar.limit} s "
+            f"| {report.verdict(bar)} |"
         )
     return "\n".join(lines)
 
@@ -73,10 +84,10 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path, help="a page with the start-up markers")
     options = parser.parse_args()
     results = {ranks: measure(ranks, options.repetitions) for ranks in options.ranks}
-    text = table(results)
+    context = report.context([], " ".join(["benchmarks/startup.py", *map(shlex.quote, sys.argv[1:])]))
+    text = f"{table(results)}\n\n{report.origin(context)}"
     print(text)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(results))
+    report.write_json(options.json, context, bars_of(results), seconds=results)
     if options.markdown:
         page.put(options.markdown, "start-up", text)
     return 0

@@ -11,24 +11,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import page
+import report
+from bars import Bar
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def launch(ranks: int, what: str) -> dict[str, float]:
+def launch(ranks: int, what: str, program: str = "tensorflow_rank.py") -> dict[str, float]:
     """Run one figure and return what rank 0 measured."""
     command = [
         ROOT / ".venv/bin/horovodrun",
         "-np",
         str(ranks),
         sys.executable,
-        ROOT / "benchmarks/tensorflow_rank.py",
+        ROOT / "benchmarks" / program,
         what,
     ]
     env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
@@ -62,26 +65,38 @@ def measure(launches: int) -> dict[str, list[float]]:
     return values
 
 
+# Name, what it is, what is promised (None: nothing), and whether that is the most.
 FIGURES = [
-    ("wrapped", "wrapped Keras optimizer on one process, steps of about 1 ms: more than plain", "≤ 2 %", "%"),
-    ("eager", "eager 4 B allreduce, 2 ranks", "≤ 150 µs", "µs"),
-    ("link", "one of 100 dependent 4 B operations in a tf.function, less a tf.identity", "≤ 20 µs", "µs"),
-    ("single", "reducing ResNet-50's gradients (161 tensors, 102 MB), one operation each, 2 ranks", "≤ 28.7 ms", "ms"),
-    ("grouped", "the same as one group", "≤ 28.7 ms", "ms"),
-    ("nothing", "not in either: making the tensors", "", "ms"),
-    ("hidden", "share of the reduction hidden behind the backward pass, Keras fit, VGG-like", "≥ 50 %", "%"),
-    ("efficiency", "fit on 2 processes with one thread each against twice one process", "≥ 90 %", "%"),
-    ("unreduced", "the same with steps that wait for each other and reduce nothing", "", "%"),
+    ("wrapped", "wrapped Keras optimizer on one process, steps of about 1 ms: more than plain", 2, True, "%"),
+    ("eager", "eager 4 B allreduce, 2 ranks", 150, True, "µs"),
+    ("link", "one of 100 dependent 4 B operations in a tf.function, less a tf.identity", 20, True, "µs"),
+    ("single", "reducing ResNet-50's gradients (161 tensors, 102 MB), one operation each, 2 ranks", 28.7, True, "ms"),
+    ("grouped", "the same gradients as one group", 28.7, True, "ms"),
+    ("nothing", "not in either: making the tensors", None, True, "ms"),
+    ("hidden", "share of the reduction hidden behind the backward pass, Keras fit, VGG-like", 50, False, "%"),
+    ("efficiency", "fit on 2 processes with one thread each against twice one process", 90, False, "%"),
+    ("unreduced", "the same with steps that wait for each other and reduce nothing", None, False, "%"),
 ]
+
+
+def bars_of(values: dict[str, list[float]]) -> list[Bar]:
+    """What is promised."""
+    return [
+        Bar(text, limit, at_most, unit, values[name], goal="TensorFlow", group=text)
+        for name, text, limit, at_most, unit in FIGURES
+        if limit is not None
+    ]
 
 
 def table(values: dict[str, list[float]]) -> str:
     """Return it in Markdown."""
-    lines = ["| what | promised | median | min .. max of launches |", "|---|---|---:|---:|"]
-    for name, text, promised, unit in FIGURES:
-        found = values[name]
+    lines = ["| what | promised | median | min .. max of launches | |", "|---|---|---:|---:|---|"]
+    promises = {bar.what: bar for bar in bars_of(values)}
+    for name, text, _, _, unit in FIGURES:
+        found, bar = values[name], promises.get(text)
         lines.append(
-            f"| {text} | {promised} | {statistics.median(found):.1f} {unit} | {min(found):.1f} .. {max(found):.1f} |"
+            f"| {text} | {report.promised(bar) if bar else ''} | {statistics.median(found):.1f} {unit} "
+            f"| {min(found):.1f} .. {max(found):.1f} | {report.verdict(bar) if bar else ''} |"
         )
     return "\n".join(lines)
 
@@ -94,10 +109,10 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path, help="a page with the TensorFlow markers")
     options = parser.parse_args()
     values = measure(options.launches)
-    text = table(values)
+    context = report.context([], " ".join(["benchmarks/tensorflow_bench.py", *map(shlex.quote, sys.argv[1:])]))
+    text = f"{table(values)}\n\n{report.origin(context)}"
     print(text)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(values))
+    report.write_json(options.json, context, bars_of(values), values=values)
     if options.markdown:
         page.put(options.markdown, "tensorflow", text)
     return 0

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of benchmarks/training.py: steps of one network with reductions, without, and reductions alone, in turns."""
+"""A rank of benchmarks/training.py on NumPy arrays: steps with reductions, without, and reductions alone, in turns."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -128,15 +129,18 @@ def main() -> None:
         training.refresh()
         return timed(training.communicate)
 
-    alone = statistics.median(communication() for _ in range(5))
-    compute = {"core": Core, "accelerator": Accelerator}[wanted["compute"]](wanted["ratio"] * alone)
-    times: dict[str, list[float]] = {"compute": [], "communication": [], "step": []}
-    for _ in range(wanted["steps"]):
-        times["compute"].append(timed(lambda: training.step(compute, False)))
-        times["communication"].append(communication())
-        times["step"].append(timed(lambda: training.step(compute, True)))
+    alone = statistics.median(communication() for _ in range(3))
+    result = {}
+    for name in wanted["compute"]:
+        compute = {"core": Core, "accelerator": Accelerator}[name](wanted["ratio"] * alone)
+        times: dict[str, list[float]] = {"compute": [], "communication": [], "step": []}
+        for _ in range(wanted["steps"]):
+            times["compute"].append(timed(functools.partial(training.step, compute, False)))
+            times["communication"].append(communication())
+            times["step"].append(timed(functools.partial(training.step, compute, True)))
+        result[name] = {figure: statistics.median(values) for figure, values in times.items()}
     if hvd.rank() == 0:
-        print(json.dumps({name: statistics.median(values) for name, values in times.items()}), flush=True)
+        print(json.dumps(result), flush=True)
     hvd.shutdown()
 
 

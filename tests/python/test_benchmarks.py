@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benchmarks make of the output of programs: figures, ratios, verdicts. Nothing is measured here."""
 
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -14,11 +15,20 @@ sys.path.append(str(BENCHMARKS))
 import bars  # noqa: E402
 import compare  # noqa: E402
 import contenders  # noqa: E402
+import goals  # noqa: E402
 import measure  # noqa: E402
 import models  # noqa: E402
 import report  # noqa: E402
 import scenarios  # noqa: E402
+import startup  # noqa: E402
+import tensorflow_bench  # noqa: E402
 import training  # noqa: E402
+import upstream  # noqa: E402
+
+# The tests have a module of that name, too.
+_spec = importlib.util.spec_from_file_location("benchmark_hosts", BENCHMARKS / "hosts.py")
+hosts = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(hosts)
 
 
 def comparison(times: dict[str, list[float]], sizes=(4,), name=scenarios.PAIR, windows=()) -> measure.Comparison:
@@ -179,3 +189,81 @@ def test_hidden_share_and_efficiency():
     assert training.efficiency(times) == pytest.approx(0.8)
     assert training.hidden(times) == pytest.approx(0)
     assert training.hidden(dict(times, step=0.425)) == pytest.approx(0.75)
+
+
+def test_training_through_c_is_read():
+    row = {"compute": "wait", "compute_s": 0.4, "communication_s": 0.1, "step_s": 0.42, "steps": 2}
+    times = training.from_hvd_perf(json.dumps({"rows": [row]}))
+    assert times == {"accelerator": {"compute": 0.4, "communication": 0.1, "step": 0.42}}
+    case = ("ResNet-50", "C", "accelerator")
+    assert "≥ 90 %: holds |" in training.line(case, [times["accelerator"]])
+    assert "≥ 90 %: **miss** |" in training.line(case, [dict(times["accelerator"], step=0.5)])
+    assert training.bar(("ResNet-50", "C", "core"), []) is None
+    assert "failed" in training.line(case, [])
+
+
+def test_upstream_is_compared_by_the_faster_backend():
+    assert upstream.OPERATIONS[4, "eager"].compared(4) == 1.08
+    assert upstream.OPERATIONS[16 << 20, "tf.function"].compared(16 << 20) == 7.68
+    ours = {upstream.key(size, mode): [0.1, 0.05, 0.2] for size, mode in upstream.OPERATIONS}
+    others = [upstream.idle_bar([0.01]), upstream.start_bar([{"job": 3.2, "import": 3.0}])]
+    text = upstream.table(ours, others)
+    assert "| 4 B | eager | 1.09, 1.08 | 1.08, 1.07 | 0.67 | 0.10 (0.05 .. 0.20) | 10.8 | ≥ 20 x | **miss** |" in text
+    assert "| 64 MiB | eager |" in text
+    assert text.count("holds") == 2 + sum(size >= 1 << 20 for size, _ in upstream.OPERATIONS)
+    assert upstream.last_at(["AT 1.5\n", "[0]<stdout>:AT 2.5\n[1]<stdout>:AT 2.0\n"]) == 2.5
+
+
+def test_hosts_are_judged_by_the_bound_or_the_peer():
+    wire, free = hosts.all_cases()[2], hosts.all_cases()[0]
+    bound = wire.bound(4 << 20)
+    wire.times["hvd"] = {4 << 20: [bound, bound / 0.9, bound / 0.99]}
+    assert hosts.bar(wire, 4 << 20).passed is True
+    free.times = {"hvd": {4: [2.0, 2.0], 1 << 20: [1.0, 1.0]}, "Open MPI": {4: [1.0, 1.0], 1 << 20: [1.2, 1.2]}}
+    assert (hosts.bar(free, 4).values, hosts.bar(free, 4).passed) == ([2, 2], False)
+    assert hosts.bar(free, 1 << 20).passed is False
+    assert hosts.bar(free, 64 << 10) is None
+    assert "share of the bound ≥ 98 % | holds |" in hosts.table([wire])
+
+
+def written(folder: pathlib.Path, name: str, *bars_: bars.Bar) -> None:
+    described = dict.fromkeys(("date", "machine", "system", "commit", "command"), "x")
+    report.write_json(folder / name, described, list(bars_))
+
+
+def test_goals_are_one_table(tmp_path):
+    group = {"goal": "G3", "group": "arena"}
+    written(
+        tmp_path,
+        "results.json",
+        bars.Bar("a", 3, False, "x", [4, 5, 6], at="64 KiB", **group),
+        bars.Bar("b", 3, False, "x", [2, 2.5, 3.5], at="1 MiB", **group),
+        bars.Bar("idle", 0.2, True, "%", [0.01], goal="start"),
+    )
+    written(tmp_path, "startup.json", *startup.bars_of({2: {"horovodrun": [1.1, 1.2], "shell": [1.0, 1.1]}}))
+    (tmp_path / "hosts.json").write_text(json.dumps([1, 2]))  # of a program before this one
+    text = goals.table(goals.read(tmp_path))
+    lines = text.splitlines()
+    assert "| G3 | arena | ≥ 3 x | 2.50 x at 1 MiB | 2.00 .. 3.50 | **miss** at 1 of 2: 1 MiB |" in lines
+    assert "| start | idle | ≤ 0.2 % | 0.010 % |  | holds |" in lines
+    assert any(line.startswith("| start | what horovodrun adds") and line.endswith("| holds |") for line in lines)
+    assert any(line.startswith("| G9 |") and "not measured: `benchmarks/hosts.py`" in line for line in lines)
+    assert {line.split(" | ")[0].lstrip("| ") for line in lines[2:]} == set(goals.GOALS)
+
+
+def test_every_goal_is_on_the_page():
+    numbers = {goal.number for cores in (2, 16) for goal in bars.goals_for(cores)}
+    numbers |= {case.goal for case in hosts.all_cases()} | {"upstream", "start"}
+    numbers |= {bar.goal for bar in tensorflow_bench.bars_of({name: [1.0] for name, *_ in tensorflow_bench.FIGURES})}
+    assert numbers == set(goals.GOALS)
+    page = (BENCHMARKS.parent / "docs" / "benchmarks.md").read_text()
+    for place in ("goals", "training", "start-up", "hosts", "tensorflow", "upstream"):
+        assert page.count(f"<!-- {place} begin -->") == page.count(f"<!-- {place} end -->") == 1
+
+
+@pytest.mark.parametrize("name", list(models.MODELS))
+def test_hvd_perf_trains_with_the_same_gradients(name):
+    text = models.as_cpp().split(f'{{"{models.WORDS[name]}", ')[1].split("}},")[0]
+    made = [line.strip(" {},").split("u, ") for line in text.splitlines()[1:] if line.strip()]
+    assert [int(elements) for elements, _ in made] == [t.elements for t in reversed(models.MODELS[name]())]
+    assert float(made[-1][1]) == pytest.approx(1)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank of benchmarks/training.py in TensorFlow: a tf.function per step, an hvd.allreduce per gradient."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from models import MODELS, ready_at
+
+SIDE = 192  # a multiplication of some 200 microseconds, many times what a turn of a loop costs
+
+
+def multiplications(state: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """So many of them, each of which needs the one before."""
+    factor = tf.fill([SIDE, SIDE], 1.0 / SIDE)
+    turn = lambda i, product: (i + 1, tf.matmul(product, factor))  # noqa: E731
+    return tf.while_loop(lambda i, _: i < count, turn, [tf.constant(0), state], parallel_iterations=1)[1]
+
+
+class Core:
+    """Compute on this rank's core: a fixed number of multiplications, however long they take."""
+
+    def __init__(self, seconds: float, shares: list[float]) -> None:
+        sample = 100
+        measure = tf.function(lambda: multiplications(tf.ones([SIDE, SIDE]), tf.constant(sample)), autograph=False)
+        each = statistics.median(slowest(elapsed(measure)) for _ in range(5)) / sample
+        done = [int(share * seconds / each) for share in shares]
+        self._counts = tf.constant([now - before for before, now in zip([0, *done], done)])
+        self._state: tf.Tensor | None = None
+
+    def begin(self) -> None:
+        """Called while a step is traced; nothing happens when one starts."""
+        self._state = tf.ones([SIDE, SIDE])
+
+    def started(self) -> None:
+        pass
+
+    def until(self, index: int) -> tf.Tensor:
+        """What is there when the work before this gradient is done."""
+        self._state = multiplications(self._state, self._counts[index])
+        return self._state
+
+
+class Accelerator:
+    """Compute elsewhere: a thread waits until a gradient is due, and the cores are free."""
+
+    def __init__(self, seconds: float, shares: list[float]) -> None:
+        self._due = [share * seconds for share in shares]
+        self._start = 0.0
+
+    def begin(self) -> None:
+        pass
+
+    def started(self) -> None:
+        self._start = time.perf_counter()
+
+    def until(self, index: int) -> tf.Tensor:
+        def wait() -> bool:
+            left = self._start + self._due[index] - time.perf_counter()
+            if left > 0:
+                time.sleep(left)
+            return True
+
+        return tf.numpy_function(wait, [], tf.bool)
+
+
+def elapsed(action: Callable[[], object]) -> float:
+    """Seconds, from a common start."""
+    hvd.barrier()
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def slowest(seconds: float) -> float:
+    return float(hvd.allreduce(tf.constant(seconds, tf.float64), op=hvd.Max, name="training.agree"))
+
+
+class Training:
+    """The gradients of a network, in the order in which they become ready."""
+
+    def __init__(self, model: str) -> None:
+        tensors = MODELS[model]()
+        self.shares = ready_at(tensors)
+        self._elements = [tensor.elements for tensor in reversed(tensors)]
+        self._value = tf.constant(float(hvd.rank()))
+        self._make = self._function(None, False)
+        self._communicate = self._function(None, True)
+
+    def _gradients(self, value: tf.Tensor, compute: Core | Accelerator | None, reduce: bool) -> list[tf.Tensor]:
+        """In a function: each is written when compute has come to it, and reduced as soon as it is there."""
+        results, before, waited = [], 0.0, []
+        if compute is not None:
+            compute.begin()
+        for index, (share, elements) in enumerate(zip(self.shares, self._elements)):
+            if compute is not None and share > before:
+                waited, before = [compute.until(index)], share
+            with tf.control_dependencies(waited):
+                gradient = tf.fill([elements], tf.identity(value))
+            results.append(hvd.allreduce(gradient, op=hvd.Average, name=f"grad{index}") if reduce else gradient)
+        return results
+
+    def _function(self, compute: Core | Accelerator | None, reduce: bool) -> Callable[[], float]:
+        @tf.function(autograph=False)
+        def step(value):
+            return tf.add_n([result[0] for result in self._gradients(value, compute, reduce)])
+
+        def call() -> float:
+            if compute is not None:
+                compute.started()
+            return float(step(self._value))
+
+        return call
+
+    def check(self) -> None:
+        expected = (hvd.size() - 1) / 2
+
+        @tf.function(autograph=False)
+        def equal(value):
+            return tf.reduce_all([tf.reduce_all(result == expected) for result in self._gradients(value, None, True)])
+
+        for _ in range(2):
+            if not equal(self._value):
+                sys.exit(f"wrong result on rank {hvd.rank()}")
+
+    def steps(self, compute: Core | Accelerator) -> dict[str, Callable[[], float]]:
+        """With and without reductions, traced."""
+        functions = {"compute": self._function(compute, False), "step": self._function(compute, True)}
+        for function in functions.values():
+            function()
+        return functions
+
+    def communication(self) -> float:
+        """Making the gradients is no part of it, but a function must make what it reduces."""
+        made = slowest(elapsed(self._make))
+        return slowest(elapsed(self._communicate)) - made
+
+
+def main() -> None:
+    wanted = json.loads(sys.argv[1])
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    hvd.init()
+    training = Training(wanted["model"])
+    training.check()
+    training.communication()
+    alone = statistics.median(training.communication() for _ in range(3))
+    result = {}
+    for name in wanted["compute"]:
+        compute = {"core": Core, "accelerator": Accelerator}[name](wanted["ratio"] * alone, training.shares)
+        steps = training.steps(compute)
+        times: dict[str, list[float]] = {"compute": [], "communication": [], "step": []}
+        for _ in range(wanted["steps"]):
+            times["compute"].append(slowest(elapsed(steps["compute"])))
+            times["communication"].append(training.communication())
+            times["step"].append(slowest(elapsed(steps["step"])))
+        result[name] = {figure: statistics.median(values) for figure, values in times.items()}
+    if hvd.rank() == 0:
+        print(json.dumps(result), flush=True)
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()
