@@ -153,9 +153,9 @@ class Engine final : public SetHost {
   void PinBuffers(Operation* op);
   // Waits for one that was begun.
   Ran Await(Operation* op, Time until);
-  // With the token, for RunShort. nullptr: it cannot be done the short way.
-  Shortcut* BeginShort(const Order& order, ProcessSet** set);
   class ShortPins;
+  // With the token, for RunShort. nullptr: it cannot be done the short way.
+  Shortcut* BeginShort(const Order& order, ProcessSet** set, ShortPins* pins);
   // Whether somebody else needs what it holds.
   bool MustHurry() const;
   Operation* MakeOrdinary(const Shortcut& shortcut, const Order& order, ProcessSet* set);

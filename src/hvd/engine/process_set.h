@@ -95,13 +95,14 @@ class ProcessSet {
   bool ReadyFor(Shortcut* shortcut);
   // Puts the mark. False: not now, and nothing happened.
   bool BeginShort(const Shortcut& shortcut);
-  // Finishes, if all marks are there and agree and the data is beside them.
-  enum class ShortStep { kDone, kWaiting, kOrdinary };
+  // Finishes, if all marks are there and agree and the data is beside them. Data in the arena is reduced then, and
+  // finished when all peers have done as much.
+  enum class ShortStep { kDone, kReduced, kWaiting, kOrdinary };
   ShortStep StepShort(Shortcut* shortcut);
   // Of the one that was done last: its position, and the member that was waited for.
   uint64_t LastShortPosition() const { return head_ - 1; }
   Rank LastOfShort() const { return options_.ranks[head_ <= late_below_ ? late_ : options_.me]; }
-  // It goes on as an ordinary operation that was announced where the short one was.
+  // It goes on as an ordinary operation that was announced where the short one was, and is as far as that.
   void AdoptShort(Operation* op, const Shortcut& shortcut);
 
   // Messages.
@@ -154,6 +155,8 @@ class ProcessSet {
   };
 
   void PrepareWork(Operation* op);
+  // The short operation is over.
+  void LeaveShortPosition(const Shortcut& shortcut);
   // Ends the announcing road for everybody: what comes next cannot be said there.
   void StopAnnouncing();
   // Takes part, for a member that has joined, in what the others agreed on.

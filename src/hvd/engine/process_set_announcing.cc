@@ -4,6 +4,7 @@
 
 namespace hvd::engine {
 
+using Look = comm::host::WindowCommunicator::Look;
 using Outcome = comm::host::WindowCommunicator::Outcome;
 using State = Operation::State;
 
@@ -70,6 +71,7 @@ bool ProcessSet::ReadyFor(Shortcut* shortcut) {
   if (plan == nullptr) return false;
   shortcut->uid = plan->uid;
   shortcut->plans = book_.changes();
+  shortcut->may_be_direct = options_.announce->MayBeDirect(shortcut->work.op, shortcut->work.payload.bytes());
   return true;
 }
 
@@ -80,28 +82,55 @@ bool ProcessSet::BeginShort(const Shortcut& shortcut) {
 }
 
 ProcessSet::ShortStep ProcessSet::StepShort(Shortcut* shortcut) {
+  if (shortcut->reduced > 0) {
+    if (options_.announce->Storing(head_, shortcut->reduced) >= 0) return ShortStep::kWaiting;
+    LeaveShortPosition(*shortcut);
+    return ShortStep::kDone;
+  }
   const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid);
   if (look.missing >= 0) {
     late_ = look.missing;
     late_below_ = next_;
     return ShortStep::kWaiting;
   }
-  if (!look.finishes) return ShortStep::kOrdinary;
+  if (look.data == Look::Data::kOther) return ShortStep::kOrdinary;
   // Of the few nanoseconds that less takes nobody wants an account.
   constexpr size_t kWorthTiming = 1 << 10;
-  shortcut->agreed = shortcut->work.payload.bytes() >= kWorthTiming ? options_.recorder->Now() : 0;
+  const bool direct = look.data == Look::Data::kDirect;
+  const bool timed = direct || shortcut->work.payload.bytes() >= kWorthTiming;
+  shortcut->agreed = timed ? options_.recorder->Now() : 0;
+  if (direct) {
+    shortcut->reduced = options_.announce->ReduceDirect(head_, shortcut->work);
+    return ShortStep::kReduced;
+  }
   options_.announce->Finish(head_, shortcut->work);
-  options_.announce->Release(head_++);
-  options_.announce->PrepareFor(head_, shortcut->work.payload.bytes());
+  LeaveShortPosition(*shortcut);
   return ShortStep::kDone;
+}
+
+void ProcessSet::LeaveShortPosition(const Shortcut& shortcut) {
+  options_.announce->Release(head_++);
+  options_.announce->PrepareFor(head_, shortcut.work.payload.bytes());
 }
 
 void ProcessSet::AdoptShort(Operation* op, const Shortcut& shortcut) {
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   PrepareWork(op);
   op->uid = shortcut.uid;
-  op->state = State::kAnnounced;
-  announced_.push_back(op);
+  if (shortcut.reduced == 0) {
+    op->state = State::kAnnounced;
+    announced_.push_back(op);
+    return;
+  }
+  op->state = State::kRunning;
+  Running running;
+  running.ops.push_back(op);
+  running.position = head_++;
+  running.announced = true;
+  options_.recorder->AgreedAt(shortcut.agreed, op, id(), running.position, LastOfShort());
+  options_.recorder->RunningAtOnce(op);
+  running.machine = options_.announce->GoOn(running.position, &op->work, shortcut.reduced);
+  running_.push_back(std::move(running));
 }
 
 void ProcessSet::CloseEpoch() {

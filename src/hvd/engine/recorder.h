@@ -37,7 +37,8 @@ class Recorder {
   // A member other than this rank wants it.
   void Ready(int set, std::string_view name, Rank rank);
   // `last`: whom the others waited for; -1 where that is not known.
-  void Agreed(Operation* op, int set, uint64_t position, Rank last);
+  void Agreed(Operation* op, int set, uint64_t position, Rank last) { AgreedAt(Now(), op, set, position, last); }
+  void AgreedAt(uint64_t now, Operation* op, int set, uint64_t position, Rank last);
   // Data moves: within Agreed's turn, or later.
   void RunningAtOnce(Operation* op) {
     flight_.Mark(op->flight, trace::FlightState::kRunning, op->ticks.agreed);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hvd/collective/pattern/slices.h"
 #include "hvd/collective/window/chunked_pull.h"
 #include "hvd/collective/window/chunked_reduce.h"
 #include "hvd/collective/window/chunked_scatter.h"
@@ -240,9 +241,15 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
   return meeting;
 }
 
+Meeting WindowCommunicator::DirectMeetingAt(uint64_t position, OpKind op) const {
+  Meeting meeting = MeetingAt(position);
+  meeting.staging.chunk_bytes = options_.places.For(op).direct_chunk;
+  return meeting;
+}
+
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
   Meeting meeting = MeetingAt(position);
-  if (AllDirect(meeting)) meeting.staging.chunk_bytes = options_.places.For(work->op).direct_chunk;
+  if (AllDirect(meeting)) meeting = DirectMeetingAt(position, work->op);
   const bool beside_marks = collective::window::AllBesideMarks(meeting);
   CountFlow(*work, stream_.me(), beside_marks ? 0 : meeting.staging.chunk_bytes, options_.flows);
   if (beside_marks) {
@@ -274,6 +281,39 @@ std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position
 void WindowCommunicator::Finish(uint64_t position, const Work& work) {
   CountFlow(work, stream_.me(), 0, options_.flows);
   FinishBesideMarks(MeetingAt(position), work);
+}
+
+size_t WindowCommunicator::ReduceDirect(uint64_t position, const Work& work) {
+  Meeting meeting = DirectMeetingAt(position, work.op);
+  FetchToWrite(&meeting.counters(stream_.me()));
+  const size_t bytes = work.payload.bytes();
+  const size_t chunks = collective::pattern::ChunkCount(bytes, meeting.staging.chunk_bytes);
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    ReduceSlice(meeting, work.reduce_op, work.dtype, work.scale, bytes, chunk);
+    meeting.PublishOut(chunk + 1);
+  }
+  CountFlow(work, stream_.me(), meeting.staging.chunk_bytes, options_.flows);
+  return chunks;
+}
+
+int WindowCommunicator::Storing(uint64_t position, size_t chunks) const {
+  const uint64_t finished = Stream::Count(position, chunks);
+  for (int m = 0; m < stream_.members(); ++m) {
+    if (stream_.counters(m, position).out.load(std::memory_order_acquire) < finished) return m;
+  }
+  return -1;
+}
+
+std::unique_ptr<collective::Machine> WindowCommunicator::GoOn(uint64_t position, const Work* work, size_t chunks) {
+  return std::make_unique<ChunkedReduce>(DirectMeetingAt(position, work->op), work->reduce_op, work->dtype, work->scale,
+                                         &work->payload, chunks);
+}
+
+bool WindowCommunicator::MayBeDirect(OpKind op, size_t bytes) const {
+  for (const Places::Rule& rule : options_.places.For(op).in_order) {
+    if (rule.bytes.Has(bytes)) return rule.place == Place::kDirect;
+  }
+  return false;
 }
 
 void WindowCommunicator::FinishBesideMarks(const Meeting& meeting, const Work& work) {

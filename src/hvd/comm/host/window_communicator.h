@@ -74,29 +74,46 @@ class WindowCommunicator final : public Communicator {
   // All marks are there: whether they name the same plan.
   bool Agreed(uint64_t position) const;
   int64_t FirstDim(int member, uint64_t position) const { return stream_.header(member, position).first_dim; }
-  // For one that waits for its first look to succeed: all of Missing, Agreed and whether the data is beside the marks,
-  // so that Begin finishes.
+  // For one that waits for its first look to succeed: all of Missing, Agreed and where the data is.
   struct Look {
+    enum class Data {
+      kBeside,  // beside the marks: Finish
+      kDirect,  // in the arena of every member: ReduceDirect
+      kOther,   // not that simple, or the marks do not agree
+    };
     int missing = -1;
-    bool finishes = false;
+    Data data = Data::kOther;
   };
   Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid) const {
     using collective::window::Place;
     const uint64_t mark = collective::window::Stream::Mark(epoch, position);
-    bool finishes = true;
+    bool agreed = true;
+    bool beside = true;
+    bool direct = true;
     for (int m = 0; m < stream_.members(); ++m) {
       const collective::window::Header& header = stream_.header(m, position);
-      if (header.mark.load(std::memory_order_acquire) != mark) return {m, false};
-      finishes &= header.uid == uid && header.place != Place::kDirect && header.place != Place::kStaged;
+      if (header.mark.load(std::memory_order_acquire) != mark) return {m, Look::Data::kOther};
+      agreed &= header.uid == uid;
+      beside &= header.place != Place::kDirect && header.place != Place::kStaged;
+      direct &= header.place == Place::kDirect;
     }
-    return {-1, finishes};
+    if (!agreed) return {};
+    return {-1, beside ? Look::Data::kBeside : direct ? Look::Data::kDirect : Look::Data::kOther};
   }
   // Who brings what, once all marks are there.
   collective::window::Meeting MeetingAt(uint64_t position) const;
   // All marks are there and agree: moves the data. nullptr: already finished (data beside the marks).
   std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work);
-  // As Begin, where LookAt has seen that it finishes.
+  // As Begin, where LookAt has seen that the data is beside the marks.
   void Finish(uint64_t position, const Work& work);
+  // An allreduce of data that LookAt has seen to be direct: all of this member's part, at once. Its number of chunks.
+  size_t ReduceDirect(uint64_t position, const Work& work);
+  // After that: a member that may still store into this one's memory; -1: the operation is over.
+  int Storing(uint64_t position, size_t chunks) const;
+  // After that: the machine that waits for the others.
+  std::unique_ptr<collective::Machine> GoOn(uint64_t position, const Work* work, size_t chunks);
+  // Whether peers may work on so many bytes where they lie.
+  bool MayBeDirect(OpKind op, size_t bytes) const;
   // Marks from `position` on count for nobody: their positions will be published anew, in another epoch.
   void Withdraw(uint64_t position);
   // This member is finished with the position, in whichever way.
@@ -105,6 +122,8 @@ class WindowCommunicator final : public Communicator {
  private:
   static constexpr int kStagingLanes = 2;
 
+  // Where all data is direct.
+  collective::window::Meeting DirectMeetingAt(uint64_t position, OpKind op) const;
   bool SlotFree(uint64_t position);
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
   // False: the data is not in the arena, or not in one piece.
