@@ -95,8 +95,8 @@ class ProcessSet {
   bool ReadyFor(Shortcut* shortcut);
   // Puts the mark. False: not now, and nothing happened.
   bool BeginShort(const Shortcut& shortcut);
-  // Finishes, if all marks are there and agree and the data is beside them. Data in the arena is reduced then, and
-  // finished when all peers have done as much.
+  // Finishes, if all marks are there and agree and the data is beside them. Of larger data this member's slices are
+  // reduced then, and it is finished when all peers have done as much.
   enum class ShortStep { kDone, kReduced, kWaiting, kOrdinary };
   ShortStep StepShort(Shortcut* shortcut);
   // Of the one that was done last: its position, and the member that was waited for.

@@ -84,10 +84,12 @@ bool ProcessSet::BeginShort(const Shortcut& shortcut) {
 ProcessSet::ShortStep ProcessSet::StepShort(Shortcut* shortcut) {
   if (shortcut->reduced > 0) {
     if (options_.announce->Storing(head_, shortcut->reduced) >= 0) return ShortStep::kWaiting;
+    options_.announce->TakeResult(head_, shortcut->work);
     LeaveShortPosition(*shortcut);
     return ShortStep::kDone;
   }
-  const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid);
+  const size_t bytes = shortcut->work.payload.bytes();
+  const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid, bytes);
   if (look.missing >= 0) {
     late_ = look.missing;
     late_below_ = next_;
@@ -96,11 +98,10 @@ ProcessSet::ShortStep ProcessSet::StepShort(Shortcut* shortcut) {
   if (look.data == Look::Data::kOther) return ShortStep::kOrdinary;
   // Of the few nanoseconds that less takes nobody wants an account.
   constexpr size_t kWorthTiming = 1 << 10;
-  const bool direct = look.data == Look::Data::kDirect;
-  const bool timed = direct || shortcut->work.payload.bytes() >= kWorthTiming;
-  shortcut->agreed = timed ? options_.recorder->Now() : 0;
-  if (direct) {
-    shortcut->reduced = options_.announce->ReduceDirect(head_, shortcut->work);
+  const bool sliced = look.data == Look::Data::kSliced;
+  shortcut->agreed = sliced || bytes >= kWorthTiming ? options_.recorder->Now() : 0;
+  if (sliced) {
+    shortcut->reduced = options_.announce->ReduceSlices(head_, shortcut->work);
     return ShortStep::kReduced;
   }
   options_.announce->Finish(head_, shortcut->work);

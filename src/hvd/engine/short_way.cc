@@ -65,6 +65,7 @@ Shortcut* Engine::BeginShort(const Order& order, ProcessSet** set, ShortPins* pi
   if (inbox_full_.load(std::memory_order_relaxed) || !registry_.EnterShort()) return nullptr;
   shortcut->work.payload.Clear();
   shortcut->work.payload.Add({order.input, order.output, bytes});
+  shortcut->work.alone = !crowded_;  // who has to wait for a core waits once rather than twice
   shortcut->reduced = 0;
   if (shortcut->may_be_direct) pins->Take(order);
   if ((*set)->BeginShort(*shortcut)) return shortcut;

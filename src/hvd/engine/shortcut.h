@@ -4,10 +4,10 @@
 //
 // A shortcut is what was left of an operation that went through all checks and was agreed on by announcement. A caller
 // who asks for the same again, while nothing else is in flight on this rank, publishes the mark at once, looks at the
-// peers' marks, reduces, and is done: no Operation, no handle, no table. Data that every member has in the arena is
-// reduced where it lies, and the caller looks at the peers' counters until none of them stores any more. Whatever is
-// out of the ordinary meanwhile turns it into an ordinary operation at the same position, and in the same state: see
-// short_way.cc.
+// peers' marks, reduces, and is done: no Operation, no handle, no table. Of larger data, where it lies in the arena or
+// in one staged chunk, it reduces a slice, and looks at the peers' counters until none of them stores any more.
+// Whatever is out of the ordinary meanwhile turns it into an ordinary operation at the same position, and in the same
+// state: see short_way.cc.
 //
 // Thread safety: call with the progress token.
 
@@ -55,7 +55,7 @@ struct Shortcut {
   uint64_t entry = ~uint64_t{0};  // in the flight recorder
   uint64_t begun = 0;             // by the recorder's clock
   uint64_t agreed = 0;
-  size_t reduced = 0;  // chunks of data that is reduced where it lies; 0: this rank has not stored anything yet
+  size_t reduced = 0;  // chunks of data that is reduced in slices; 0: this rank has not stored anything yet
 };
 
 class Shortcuts {

@@ -35,7 +35,8 @@ ChunkedReduce::ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::S
   for (int m = 0; m < meeting_.members(); ++m) {
     if (meeting_.header(m).place != Place::kStaged) in_seen_[m] = chunks_;
   }
-  if (!staged_) staged_count_ = chunks_;
+  staged_count_ = staged_ ? meeting_.In(meeting_.me()) : chunks_;
+  if (staged_) in_seen_[meeting_.me()] = staged_count_;
   out_seen_[meeting_.me()] = reduced;
 }
 

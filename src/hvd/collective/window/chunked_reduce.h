@@ -21,8 +21,8 @@ void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale 
 
 class ChunkedReduce final : public Machine {
  public:
-  // `payload` stays the caller's until kDone. `reduced`: of data that is not staged by anybody, this member's part of
-  // so many chunks was reduced and published before.
+  // `payload` stays the caller's until kDone. Chunks that this member has staged already are not staged again.
+  // `reduced`: its part of so many chunks was reduced and published before.
   ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
                 size_t reduced = 0);
 

@@ -152,6 +152,10 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
         work.payload.Gather(0, bytes, header.tiny);
         return Outcome::kPublished;
       case Place::kInline:
+        if (work.alone && options_.early && bytes > algorithms::kMostAloneInline &&
+            PlaceStaged(position, work, header) == Outcome::kPublished) {
+          return Outcome::kPublished;
+        }
         header.place = Place::kInline;
         work.payload.Gather(0, bytes, stream_.payload(stream_.me(), position));
         return Outcome::kPublished;
@@ -159,10 +163,10 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
         if (PlaceDirect(work, header)) return Outcome::kPublished;
         break;
       default:
-        return PlaceStaged(position, header);
+        return PlaceStaged(position, work, header);
     }
   }
-  return PlaceStaged(position, header);
+  return PlaceStaged(position, work, header);
 }
 
 bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
@@ -183,14 +187,21 @@ bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
   return true;
 }
 
-WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, Header& header) {
-  const int lane = static_cast<int>(position % kStagingLanes);
-  if (staging_user_[lane] != 0 && staging_user_[lane] != position + 1) return Outcome::kBusy;
+WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, const Work& work, Header& header) {
+  // The first that is free: it is in the cache if any is.
+  int lane = 0;
+  while (lane < kStagingLanes && staging_user_[lane] != 0 && staging_user_[lane] != position + 1) ++lane;
+  if (lane == kStagingLanes) return Outcome::kBusy;
   if (staging_[lane] == nullptr) staging_[lane] = options_.memory->Allocate(options_.staging.bytes());
   if (staging_[lane] == nullptr) return Outcome::kExhausted;
   staging_user_[lane] = position + 1;
   header.place = Place::kStaged;
   header.in_offset = static_cast<uint64_t>(options_.memory->OffsetOf(staging_[lane], options_.staging.bytes()));
+  if (options_.early && work.op == OpKind::kAllreduce) {
+    const auto first = collective::pattern::Chunk(work.payload.bytes(), options_.staging.chunk_bytes, 0);
+    work.payload.Gather(first.begin, first.size(), staging_[lane]);
+    stream_.counters(stream_.me(), position).in.store(Stream::Count(position, 1), std::memory_order_release);
+  }
   return Outcome::kPublished;
 }
 
@@ -241,15 +252,14 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
   return meeting;
 }
 
-Meeting WindowCommunicator::DirectMeetingAt(uint64_t position, OpKind op) const {
+Meeting WindowCommunicator::MeetingFor(uint64_t position, OpKind op) const {
   Meeting meeting = MeetingAt(position);
-  meeting.staging.chunk_bytes = options_.places.For(op).direct_chunk;
+  if (AllDirect(meeting)) meeting.staging.chunk_bytes = options_.places.For(op).direct_chunk;
   return meeting;
 }
 
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
-  Meeting meeting = MeetingAt(position);
-  if (AllDirect(meeting)) meeting = DirectMeetingAt(position, work->op);
+  const Meeting meeting = MeetingFor(position, work->op);
   const bool beside_marks = collective::window::AllBesideMarks(meeting);
   CountFlow(*work, stream_.me(), beside_marks ? 0 : meeting.staging.chunk_bytes, options_.flows);
   if (beside_marks) {
@@ -283,8 +293,8 @@ void WindowCommunicator::Finish(uint64_t position, const Work& work) {
   FinishBesideMarks(MeetingAt(position), work);
 }
 
-size_t WindowCommunicator::ReduceDirect(uint64_t position, const Work& work) {
-  Meeting meeting = DirectMeetingAt(position, work.op);
+size_t WindowCommunicator::ReduceSlices(uint64_t position, const Work& work) {
+  Meeting meeting = MeetingFor(position, work.op);
   FetchToWrite(&meeting.counters(stream_.me()));
   const size_t bytes = work.payload.bytes();
   const size_t chunks = collective::pattern::ChunkCount(bytes, meeting.staging.chunk_bytes);
@@ -304,8 +314,14 @@ int WindowCommunicator::Storing(uint64_t position, size_t chunks) const {
   return -1;
 }
 
+void WindowCommunicator::TakeResult(uint64_t position, const Work& work) const {
+  const Meeting meeting = MeetingAt(position);
+  if (meeting.header(stream_.me()).place == Place::kDirect) return;
+  work.payload.Scatter(0, work.payload.bytes(), meeting.Target(stream_.me(), 0));
+}
+
 std::unique_ptr<collective::Machine> WindowCommunicator::GoOn(uint64_t position, const Work* work, size_t chunks) {
-  return std::make_unique<ChunkedReduce>(DirectMeetingAt(position, work->op), work->reduce_op, work->dtype, work->scale,
+  return std::make_unique<ChunkedReduce>(MeetingFor(position, work->op), work->reduce_op, work->dtype, work->scale,
                                          &work->payload, chunks);
 }
 
@@ -364,8 +380,9 @@ void WindowCommunicator::Withdraw(uint64_t position) {
 }
 
 void WindowCommunicator::Release(uint64_t position) {
-  uint64_t& user = staging_user_[position % kStagingLanes];
-  if (user == position + 1) user = 0;
+  for (uint64_t& user : staging_user_) {
+    if (user == position + 1) user = 0;
+  }
   finished_ |= 1u << (position - released_);
   if ((finished_ & 1) == 0) return;
   while (finished_ & 1) {
