@@ -201,6 +201,8 @@ class Engine final : public SetHost {
   // Whether there is a reason to go on turning.
   bool unfinished() const { return pending_.load(std::memory_order_relaxed) > 0 || stalls_.active(); }
   void TurnUntilOver(Operation* op, Time until);
+  // After that, with others of its set in flight.
+  void EndMore(ProcessSet* set);
   bool ThreadMayTurn();
   bool NapForToken();
   bool ExpireOperations(Time now);

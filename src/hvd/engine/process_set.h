@@ -73,6 +73,8 @@ class ProcessSet {
   const std::vector<Rank>& ranks() const { return options_.ranks; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
   bool included() const { return options_.me >= 0; }
+  // Whether what is submitted now is agreed on by announcement, if its plan is known.
+  bool announces() const { return announcing_; }
   // Whether its data moves through shared memory.
   bool by_memory() const { return options_.announce != nullptr; }
   // Whether something runs that must be looked at again and again.
@@ -87,6 +89,8 @@ class ProcessSet {
   void Begin(Operation* op);
   // Moves what can be moved; false if nothing could.
   bool Step();
+  // Of that, agrees on what was announced and ends what is small. `left`: whether anything announced is not agreed on.
+  bool StepMarks(bool* left);
   // From any thread.
   bool busy() const { return in_flight_.load(std::memory_order_acquire) > 0; }
 
@@ -191,6 +195,7 @@ class ProcessSet {
   // Takes the memory that an alloc function gave.
   void TakeMemory(Operation* op);
   void StartAnnounced(Operation* op, uint64_t position);
+  static Running Announced(Operation* op, uint64_t position, std::unique_ptr<collective::Machine> machine);
   bool StartQueued();
   bool StepAllocating();
   bool StepRunning();

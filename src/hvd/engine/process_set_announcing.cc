@@ -61,6 +61,13 @@ bool ProcessSet::DecideMarks() {
   return moved;
 }
 
+bool ProcessSet::StepMarks(bool* left) {
+  bool moved = !waiting_.empty() && PublishMarks();
+  if (head_ != next_) moved |= DecideMarks();
+  *left = head_ != next_ && !gave_up_;
+  return moved;
+}
+
 bool ProcessSet::ReadyFor(Shortcut* shortcut) {
   if (!announcing_ || in_flight_.load(std::memory_order_relaxed) > 0 || head_ != next_ || !waiting_.empty()) {
     return false;
@@ -124,14 +131,10 @@ void ProcessSet::AdoptShort(Operation* op, const Shortcut& shortcut) {
     return;
   }
   op->state = State::kRunning;
-  Running running;
-  running.ops.push_back(op);
-  running.position = head_++;
-  running.announced = true;
-  options_.recorder->AgreedAt(shortcut.agreed, op, id(), running.position, LastOfShort());
+  const uint64_t position = head_++;
+  options_.recorder->AgreedAt(shortcut.agreed, op, id(), position, LastOfShort());
   options_.recorder->RunningAtOnce(op);
-  running.machine = options_.announce->GoOn(running.position, &op->work, shortcut.reduced);
-  running_.push_back(std::move(running));
+  running_.push_back(Announced(op, position, options_.announce->GoOn(position, &op->work, shortcut.reduced)));
 }
 
 void ProcessSet::CloseEpoch() {
@@ -173,26 +176,31 @@ void ProcessSet::Resume(uint64_t epoch) {
   }
 }
 
-void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
-  const int last = position < late_below_ ? late_ : options_.me;
-  options_.recorder->Agreed(op, id(), position, options_.ranks[last]);
+ProcessSet::Running ProcessSet::Announced(Operation* op, uint64_t position,
+                                          std::unique_ptr<collective::Machine> machine) {
   Running running;
+  running.machine = std::move(machine);
   running.ops.push_back(op);
   running.position = position;
   running.announced = true;
+  return running;
+}
+
+void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
+  const int last = position < late_below_ ? late_ : options_.me;
+  options_.recorder->Agreed(op, id(), position, options_.ranks[last]);
   if (SizesResult(op->work.op)) {
     std::vector<int64_t> first_dims(size());
     for (int m = 0; m < size(); ++m) first_dims[m] = options_.announce->FirstDim(m, position);
     if (!PrepareResult(op, op->work.op == OpKind::kAlltoall ? controller::EvenRows(first_dims) : first_dims)) {
-      allocating_.push_back(std::move(running));
+      allocating_.push_back(Announced(op, position, nullptr));
       return;
     }
   }
   op->state = State::kRunning;
   options_.recorder->RunningAtOnce(op);
-  running.machine = options_.announce->Begin(position, &op->work);
-  if (running.machine != nullptr) {
-    running_.push_back(std::move(running));
+  if (auto machine = options_.announce->Begin(position, &op->work); machine != nullptr) {
+    running_.push_back(Announced(op, position, std::move(machine)));
     return;
   }
   options_.announce->Release(position);

@@ -58,7 +58,9 @@ class Recorder {
   bool draws() const { return timeline_.on(); }
   // Its caller got a time-out, and will hear no more of it.
   void TimedOut(const Operation& op);
-  void Cycle() { timeline_.Cycle(clock_.Now()); }
+  void Cycle() {
+    if (timeline_.on()) timeline_.Cycle(clock_.Now());
+  }
 
   // The last operations, the newest first.
   std::vector<trace::FlightGlimpse> Recent(size_t most) const { return flight_.Recent(most); }
