@@ -39,9 +39,28 @@ void Append(const void* data, size_t bytes, Bits* all) {
   all->insert(all->end(), first, first + bytes);
 }
 
+// Allreduces of private memory whose results go to the arena, on all ranks but the last.
+void SumIntoArena(int rank, hvd_context* ctx, Bits* all) {
+  for (const size_t count : kCounts) {
+    const size_t bytes = count * sizeof(float);
+    std::vector<float> in(count);
+    std::vector<float> own(count);
+    Fill(rank, count, in.data());
+    const bool arena = rank + 1 < kRanks;
+    void* const out = arena ? hvd_alloc(bytes) : own.data();
+    Request request(HVD_ALLREDUCE, "into." + std::to_string(count), {static_cast<int64_t>(count)}, in.data());
+    request->output = {out, bytes, HVD_CPU, 0};
+    hvd_output output = EmptyOutput();
+    EXPECT_EQ(hvd_run(ctx, request, &output), HVD_OK) << hvd_last_error();
+    Append(out, bytes, all);
+    if (arena) hvd_free(out);
+  }
+}
+
 // All results of rank `rank`: every operation on private memory and on arena memory.
 Bits Work(int rank, hvd_context* ctx) {
   Bits all;
+  SumIntoArena(rank, ctx, &all);
   for (const bool arena : {false, true}) {
     for (const size_t count : kCounts) {
       std::vector<float> own(count);
@@ -82,6 +101,8 @@ TEST(Algorithms, AllGiveTheSameBits) {
            "any:host:inline=..",
            "any:host:inline=none;any:host:tiny=none;any:host:direct=1..;any:host:direct:chunk=4K",
            "any:host:direct=none",
+           "any:host:inline=none;any:host:tiny=none;allreduce:host:copied=1..;allreduce:host:copied:chunk=4K",
+           "allreduce:host:copied=none",
            "allreduce:any:one_step=..;allreduce:mixed:twin_reduce=none",
            "allreduce:any:direct_reduce=..;allreduce:any:direct_reduce:slice=4K;allreduce:any:direct_reduce:flight=4K",
            "allreduce:mixed:twin_reduce=..;allreduce:mixed:twin_reduce:chunk=4K",

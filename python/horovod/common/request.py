@@ -38,15 +38,19 @@ _WITH_RESULT = frozenset((abi.ALLGATHER, abi.ALLTOALL, abi.REDUCESCATTER, abi.JO
 # A wait inside the library does not see Ctrl-C; Python looks for it between two such waits.
 _INTERRUPT_CHECK_S = 0.25
 
-_SHAPES_KEPT = 4096
+_SLOTS_KEPT = 1024
 
 
 class _Slot:
-    """A request with its parts, used again by the thread that made it: making one costs more than a small operation."""
+    """
+    A request with its parts, used again by the thread that made it: making one costs more than a small operation.
 
-    __slots__ = ("request", "request_ref", "input", "output", "result", "result_ref", "handle", "handle_ref")
+    But for the name and the addresses it is filled in once.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("request", "request_ref", "input", "output", "result", "result_ref", "handle", "handle_ref", "arrays")
+
+    def __init__(self, operation: Operation) -> None:
         self.request = abi.Request(struct_size=ctypes.sizeof(abi.Request))
         self.request_ref = ctypes.byref(self.request)
         self.input = self.request.input  # views, not copies
@@ -55,25 +59,34 @@ class _Slot:
         self.result_ref = ctypes.byref(self.result)
         self.handle = ctypes.c_uint64()
         self.handle_ref = ctypes.byref(self.handle)
+        self.arrays = operation.describe(self.request)
 
 
 class _Slots(threading.local):
     def __init__(self) -> None:
-        # A stack, because a signal handler may run an operation while its thread is inside another one.
-        self.free: list[_Slot] = []
+        # By what is to be done. Taken out while in use: a signal handler may run an operation inside another one.
+        self.free: dict[tuple[Any, ...], _Slot] = {}
 
 
+_NOWHERE = (None, 0)
 _slots = _Slots()
-_shapes: dict[tuple[int, ...], ctypes.Array] = {}
 
 
-def _shape_array(shape: tuple[int, ...]) -> ctypes.Array:
-    array = _shapes.get(shape)
-    if array is None:
-        if len(_shapes) >= _SHAPES_KEPT:
-            _shapes.clear()
-        array = _shapes[shape] = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-    return array
+def _take_slot(operation: Operation, description: tuple[Any, ...]) -> _Slot:
+    slot = _slots.free.pop(description, None) or _Slot(operation)
+    slot.request.name = operation.name
+    source, target = slot.input, slot.output
+    source.data, source.bytes = operation.source
+    target.data, target.bytes = operation.target or _NOWHERE
+    slot.handle.value = 0
+    return slot
+
+
+def _give_back(slot: _Slot, description: tuple[Any, ...]) -> None:
+    slots = _slots.free
+    if len(slots) >= _SLOTS_KEPT:
+        slots.clear()
+    slots[description] = slot
 
 
 class Operation:
@@ -128,12 +141,24 @@ class Operation:
         self.name = names.wire_name(kind, name, self.process_set)
         return self
 
-    def _fill(self, request: abi.Request, source: abi.Buffer, target: abi.Buffer) -> tuple[Any, Any]:
-        # Returns what the caller holds during the call: another thread may empty the table of shapes meanwhile.
-        shape = _shape_array(self.shape)
+    def description(self) -> tuple[Any, ...]:
+        """All but the name and the addresses: many operations have it alike."""
+        return (
+            self.shape,
+            self.dtype,
+            self.op,
+            self.reduce_op,
+            self.scale,
+            self.process_set,
+            self.root_rank,
+            self.splits,
+        )
+
+    def describe(self, request: abi.Request) -> tuple[ctypes.Array | None, ...]:
+        """Fill in what `description` has. Returns what must live as long as the request."""
+        shape = (ctypes.c_int64 * max(len(self.shape), 1))(*self.shape)
         splits = None
         request.op = self.op
-        request.name = self.name
         request.process_set = self.process_set
         request.dtype = self.dtype
         request.ndim = len(self.shape)
@@ -141,13 +166,9 @@ class Operation:
         request.reduce_op = self.reduce_op
         request.root_rank = self.root_rank
         request.prescale, request.postscale = self.scale
-        source.data, source.bytes = self.source
-        target.data, target.bytes = self.target or (None, 0)
         if self.splits is not None:
             splits = (ctypes.c_int32 * len(self.splits))(*self.splits)
             request.splits, request.nsplits = ctypes.addressof(splits), len(self.splits)
-        elif request.nsplits:
-            request.splits, request.nsplits = None, 0
         return shape, splits
 
 
@@ -175,13 +196,10 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
     if _left:
         _sweep()
     with_result = operation.op in _WITH_RESULT
-    slots = _slots.free
-    slot = slots.pop() if slots else _Slot()
-    slot.handle.value = 0
+    description = operation.description()
+    slot = _take_slot(operation, description)
     try:
-        held = operation._fill(slot.request, slot.input, slot.output)
         code = load().hvd_run_for(None, slot.request_ref, _INTERRUPT_CHECK_S, slot.result_ref, slot.handle_ref)
-        del held
         if code == abi.OK:
             return _take(slot.result) if with_result else None
         if code != abi.IN_PROGRESS:
@@ -195,7 +213,7 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
             leave(slot.handle.value)
         raise
     finally:
-        slots.append(slot)
+        _give_back(slot, description)
 
 
 def _take(output: abi.Output) -> Result:
@@ -265,16 +283,13 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
     """Start it and return its handle; `synchronize` later returns what `finish` makes of the output."""
     if _left:
         _sweep()
-    slots = _slots.free
-    slot = slots.pop() if slots else _Slot()
     pending = _Pending(keep, finish, operation.op in _WITH_RESULT)
-    slot.handle.value = 0
+    description = operation.description()
+    slot = _take_slot(operation, description)
     try:
-        held = operation._fill(slot.request, slot.input, slot.output)
         code = load().hvd_submit(None, slot.request_ref, slot.handle_ref)
         if code != abi.OK:
             raise _failure(code, operation)
-        del held
         handle = slot.handle.value
         _pending[handle] = pending
         return handle
@@ -285,7 +300,7 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
             leave(slot.handle.value)
         raise
     finally:
-        slots.append(slot)
+        _give_back(slot, description)
 
 
 def submit_group(operations: Sequence[Operation], keep: Sequence[Any], finish: Callable[[Any], Any]) -> int:
@@ -301,7 +316,10 @@ def submit_group(operations: Sequence[Operation], keep: Sequence[Any], finish: C
     held = []
     for operation, request in zip(operations, requests):
         request.struct_size = ctypes.sizeof(abi.Request)
-        held.append(operation._fill(request, request.input, request.output))
+        held.append(operation.describe(request))
+        request.name = operation.name
+        request.input.data, request.input.bytes = operation.source
+        request.output.data, request.output.bytes = operation.target or _NOWHERE
     with_result = operations[0].op in _WITH_RESULT
     try:
         code = load().hvd_submit_group(None, requests, count, handles)

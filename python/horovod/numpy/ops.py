@@ -48,8 +48,10 @@ def allreduce(
     array([1., 2.])
     """
     reduce_op = reductions.choose(op, average)
-    compressed, context = checked_compression(compression).compress(tensor)
-    array = as_input(compressed)
+    context = None
+    if compression is not Compression.none:
+        tensor, context = checked_compression(compression).compress(tensor)
+    array = as_input(tensor)
     output = np.empty(array.shape, array.dtype)
     operation = reduction(array, output, reduce_op, factors(prescale_factor, postscale_factor), process_set)
     request.run(operation.named("allreduce", name), (array, output))

@@ -9,9 +9,10 @@
 namespace hvd::algorithms {
 namespace {
 
-constexpr Algorithm kAlgorithms[] = {
-    Algorithm::kTiny,    Algorithm::kDirect,       Algorithm::kInline,   Algorithm::kStaged, Algorithm::kTwinReduce,
-    Algorithm::kOneStep, Algorithm::kDirectReduce, Algorithm::kExchange, Algorithm::kTree,   Algorithm::kDirectScatter};
+constexpr Algorithm kAlgorithms[] = {Algorithm::kTiny,    Algorithm::kDirect,       Algorithm::kCopied,
+                                     Algorithm::kInline,  Algorithm::kStaged,       Algorithm::kTwinReduce,
+                                     Algorithm::kOneStep, Algorithm::kDirectReduce, Algorithm::kExchange,
+                                     Algorithm::kTree,    Algorithm::kDirectScatter};
 
 struct NamedParameter {
   std::string_view word;

@@ -44,6 +44,10 @@ std::vector<Group> Measured(const Limits& limits) {
       {kOperations,
        kOnOne,
        {.algorithm = Algorithm::kDirect, .bytes = {8 * kKilo}, .parameters = {.chunk = direct_chunk}}},
+      // As direct, after a copy, in pieces that are still in the cache when they are summed.
+      {kAllreduce,
+       kOnOne,
+       {.algorithm = Algorithm::kCopied, .bytes = {32 * kKilo}, .parameters = {.chunk = 256 * kKilo}}},
       {kOperations, kOnOne, {.algorithm = Algorithm::kInline, .bytes = {0, limits.eager_bytes}}},
       {kOperations,
        kOnOne,
@@ -161,8 +165,9 @@ std::string_view WordFor(Scope scope) {
 }
 
 std::string_view WordFor(Algorithm algorithm) {
-  constexpr std::string_view kWords[] = {"tiny",     "direct",        "inline",   "staged", "twin_reduce",
-                                         "one_step", "direct_reduce", "exchange", "tree",   "direct_scatter"};
+  constexpr std::string_view kWords[] = {"tiny",     "direct",      "copied",        "inline",
+                                         "staged",   "twin_reduce", "one_step",      "direct_reduce",
+                                         "exchange", "tree",        "direct_scatter"};
   return kWords[static_cast<int>(algorithm)];
 }
 

@@ -34,6 +34,7 @@ enum class Algorithm {
   // Places.
   kTiny,
   kDirect,
+  kCopied,
   kInline,
   kStaged,
   // By messages.

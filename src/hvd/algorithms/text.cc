@@ -25,6 +25,8 @@ const char* Meaning(Algorithm algorithm) {
       return "in the line of the mark; all done in one shot";
     case Algorithm::kDirect:
       return "where it is, if that is one piece of arena memory";
+    case Algorithm::kCopied:
+      return "copied to where its result goes, if that is one piece of arena memory";
     case Algorithm::kInline:
       return "in the slot beside the mark; all done in one shot";
     case Algorithm::kStaged:

@@ -19,7 +19,7 @@ std::atomic<uint32_t> g_stamp{0};
 // Spinning costs nobody anything while there is a core per rank; with fewer, a spinning rank holds up the one it waits
 // for.
 constexpr int kSpinsAlone = 20000;
-constexpr int kSpinsCrowded = 200;
+constexpr int kSpinsCrowded = 4;
 
 // Of all ranks of this host: each may be bound to some of them.
 int UsableCores(const World& world) {

@@ -6,6 +6,8 @@
 // anybody needs the token or the registry, or the generation ends, or the marks disagree, it makes the ordinary
 // operation of it that would have been at this place, and goes on as any other. If it has reduced already, that one
 // runs, and is over when no peer stores into its memory any more.
+#include <sched.h>
+
 #include <utility>
 
 #include "hvd/engine/engine.h"
@@ -18,6 +20,8 @@ namespace {
 constexpr int kLooks = 256;
 // Without a pause, which may take as long as a line takes from core to core.
 constexpr int kHastyLooks = 48;
+// How often the core is given away where there are more ranks than cores.
+constexpr int kYields = 40;
 
 bool Overlap(const Order& order) {
   return order.input != order.output && order.input < order.output + order.output_bytes &&
@@ -118,8 +122,11 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
     auto step = set->StepShort(shortcut);
     for (int looks = 0; step == Step::kWaiting || step == Step::kReduced; ++looks) {
       if (step == Step::kReduced) looks = 0;
-      if (looks >= kHastyLooks) {
-        if (crowded_ || looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
+      if (crowded_ && looks >= spin_limit_) {
+        if (looks >= spin_limit_ + kYields || MustHurry()) break;
+        sched_yield();
+      } else if (looks >= kHastyLooks) {
+        if (looks >= kLooks || looks >= spin_limit_ || MustHurry()) break;
         Relax();
       }
       step = set->StepShort(shortcut);

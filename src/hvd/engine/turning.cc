@@ -19,8 +19,11 @@ constexpr int kLookAround = 32;
 // this often at all.
 constexpr int kLastLooks = 48;
 constexpr int kMostLastLooks = 1024;
-// With more ranks than cores, the core is given away this many times before the rank sleeps.
-constexpr int kYields = 40;
+// With more ranks than cores, the core is given away this many times before the rank sleeps: the peer that it waits for
+// may be waiting for this very core.
+constexpr int kYields = 200;
+// The engine's thread sleeps sooner: nobody waits for it in person.
+constexpr int kThreadYields = 6;
 // For how long the engine's thread lets callers have the token when one was turning as it was woken.
 constexpr Duration kNap = std::chrono::milliseconds(1);
 // How often a time-out that could not be told yet looks again.
@@ -118,6 +121,8 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
   int spins = 0;
   int yields = 0;
   ProcessSet* set = op->set;
+  // Messages arrive only where the loop is turned.
+  const int look_around = set->by_memory() ? kLookAround : 1;
   const bool completes = completer_.OnThisThread();
   turned_for_ = op;
   while (!op->over.load(std::memory_order_acquire) && !stopping_.load(std::memory_order_relaxed)) {
@@ -125,7 +130,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
     bool moved = working && set->Step();
     if (op->over.load(std::memory_order_acquire)) break;
     const bool revoked = working && world_.window != nullptr && world_.window->revoked();
-    if (revoked || ++turns % kLookAround == 0) moved |= Progress();
+    if (revoked || ++turns % look_around == 0) moved |= Progress();
     if (completes && completer_.has_allocs()) break;
     if (moved) {
       if (until != Time::max() && (turned_ = world_.loop->Now()) >= until) break;
@@ -137,7 +142,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
       Relax();
     } else if (crowded_ && yields < kYields) {
       ++yields;
-      spins = kLookAround;
+      spins = 0;
       sched_yield();
     } else {
       if ((turned_ = world_.loop->Now()) >= until) break;
@@ -307,7 +312,7 @@ void Engine::ThreadMain() {
       if (moved) {
         spins = 0;
         still_since_ = {};
-      } else if (++spins < spin_limit_ / kLookAround) {
+      } else if (++spins < (crowded_ ? kThreadYields : spin_limit_ / kLookAround)) {
         crowded_ ? static_cast<void>(sched_yield()) : Relax();
       } else {
         SleepUntil(Time::max());

@@ -11,6 +11,8 @@
 #define HVD_KERNEL_REDUCE_INL
 #endif
 
+#include "hvd/base/fetch.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace hvd::kernel::HWY_NAMESPACE {
 
@@ -35,12 +37,31 @@ class Reducer {
     constexpr size_t n = L::kLanes;
     const size_t count = args_.count;
     size_t i = 0;
+    // A store to a line that the peer has written waits for it longer than a load, and large data for every line.
+    if (count * sizeof(T) >= kFetchedBytes) {
+      for (; (i + 4 * n) * sizeof(T) + kFetchAhead <= count * sizeof(T); i += 4 * n) {
+        FetchFour(i);
+        Four(i);
+      }
+    }
     for (; i + 4 * n <= count; i += 4 * n) Four(i);
     for (; i + n <= count; i += n) One(i);
     if (i < count) Last(i, count - i);
   }
 
  private:
+  static constexpr size_t kFetchedBytes = 128 << 10;
+  static constexpr size_t kFetchAhead = 2 << 10;
+  static constexpr size_t kLine = 64;
+
+  // What the stripe will store that is so far ahead.
+  HWY_INLINE void FetchFour(size_t i) const {
+    for (size_t k = 0; k < args_.destination_count; ++k) {
+      const char* ahead = reinterpret_cast<const char*>(destination(k, i)) + kFetchAhead;
+      for (size_t at = 0; at < 4 * L::kLanes * sizeof(T); at += kLine) FetchToWrite(ahead + at);
+    }
+  }
+
   HWY_INLINE const T* source(size_t k, size_t i) const {
     return static_cast<const T*>(args_.sources[k]) + args_.source_offset + i;
   }

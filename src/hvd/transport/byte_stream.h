@@ -20,8 +20,9 @@ class ByteStream {
  public:
   virtual ~ByteStream() = default;
   // Takes a prefix of the bytes and says how many; 0 means that it would block. Fewer than offered says nothing. After
-  // 0 the same bytes are offered again, in front of others.
-  virtual Result<size_t> TryWrite(std::span<const iovec> data) = 0;
+  // 0 the same bytes are offered again, in front of others. `more`: others follow at once, so that the end of these may
+  // wait to travel with them.
+  virtual Result<size_t> TryWrite(std::span<const iovec> data, bool more) = 0;
   // For streams that hold bytes back: tries to pass on what TryWrite took. False: some are still here.
   virtual Result<bool> TryFlush() { return true; }
   // Fills a prefix of the buffers and says how many bytes came; 0 means that there are none now. The end of the stream

@@ -181,7 +181,7 @@ bool FramedPairCore::WriteSome() {
       if (state_ == State::kDraining && !std::exchange(said_all_, true)) stream_->ShutdownWrite();
       return bytes > 0;
     }
-    const auto took = stream_->TryWrite(data);
+    const auto took = stream_->TryWrite(data, outbox_.HasMore());
     if (!took) {
       OnWriteError(took.error());
       return true;
@@ -235,6 +235,7 @@ void FramedPairCore::UpdateEvents() {
 void FramedPairCore::Flush() {
   // In a handler of ours one write at its end takes all; while blocked there is nothing to try.
   if (in_handler_ || write_blocked_) return;
+  if (outbox_.OnlyPrepares()) return DeferDue();
   const std::shared_ptr<FramedPairCore> self = shared_from_this();
   WriteSome();
   if (!due_.empty()) DeferDue();

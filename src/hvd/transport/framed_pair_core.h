@@ -54,9 +54,11 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   void OnWriteError(const Error& error);
   void DrainReads();
   void UpdateEvents();
-  // After a call from outside: writes what can be written at once.
+  // After a call from outside: writes what can be written at once. What only prepares for data waits for more calls:
+  // until one that is urgent, or the loop's next turn.
   void Flush();
   void RunDue();
+  // Runs and writes what is due in the loop's next turn.
   void DeferDue();
   // Fails pending operations. `by_peer`: what it has sent whole can still be received.
   void EndOpen(Error error, bool tell_owner, bool by_peer);
@@ -79,7 +81,7 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   std::shared_ptr<MessageHandler> on_message_ = std::make_shared<MessageHandler>();
   std::function<void(Error)> on_closed_;
   DueCalls due_;
-  bool deferred_ = false;    // a RunDue is deferred
+  bool deferred_ = false;    // a RunDue and a WriteSome are deferred
   bool in_handler_ = false;  // inside OnReady: it flushes and runs due calls at its end
   bool write_blocked_ = false;
   bool said_all_ = false;  // draining: everything is written

@@ -12,6 +12,10 @@ constexpr size_t kBatchBytes = 256 << 10;
 constexpr size_t kBatchFrames = 64;
 constexpr size_t kBulkPieces = 512;
 
+bool IsUrgent(FrameType type) {
+  return type != FrameType::kAnnounce && type != FrameType::kGrant && type != FrameType::kCredit;
+}
+
 }  // namespace
 
 Outbox::Frame& Outbox::AddFrame(const FrameHeader& header) {
@@ -19,6 +23,7 @@ Outbox::Frame& Outbox::AddFrame(const FrameHeader& header) {
   EncodeFrameHeader(header, frame.header);
   frame.payload_bytes = header.length;
   frame.is_message = header.type == FrameType::kMessage;
+  urgent_ |= IsUrgent(header.type);
   return frame;
 }
 
@@ -111,6 +116,7 @@ void Outbox::BuildBatch() {
     AppendToBatch(std::move(prompt_.front()));
     prompt_.pop_front();
   }
+  if (prompt_.empty()) urgent_ = false;
   if (!turns_.empty()) AddBulkFrame();
 }
 
@@ -212,6 +218,7 @@ void Outbox::AbortSends(const Error& error, DueCalls* due) {
   first_piece_ = 0;
   front_written_ = 0;
   prompt_ = std::move(kept);
+  urgent_ = !prompt_.empty();
 }
 
 }  // namespace hvd::transport

@@ -49,6 +49,10 @@ class Outbox {
   // The bytes to write next; empty if there are none. Stays valid until Wrote or anything is added.
   std::span<const iovec> Next();
   void Wrote(size_t bytes, DueCalls* due);
+  // Whether there is something to write besides what Next gave.
+  bool HasMore() const { return !prompt_.empty() || !turns_.empty(); }
+  // Whether all there is only prepares for data (announcements, grants, credit): it gains by travelling together.
+  bool OnlyPrepares() const { return batch_.empty() && turns_.empty() && !urgent_; }
 
   // Takes out all Sends, failed with `error`. What stays to be written refers to no user buffer any more: the rest of a
   // frame that is cut by the end of the last write, and messages.
@@ -93,6 +97,7 @@ class Outbox {
   void AppendToBatch(Frame frame);
 
   std::deque<Frame> prompt_;
+  bool urgent_ = false;  // there are messages or data among them
   std::unordered_map<Key, BulkLane, KeyHash> bulk_;
   std::deque<Key> turns_;  // lanes with granted data, in order of their turn
   size_t eager_left_ = kEagerWindow;

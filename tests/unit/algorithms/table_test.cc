@@ -78,9 +78,11 @@ TEST(AlgorithmTable, EverySizeHasALineAndEveryLineASize) {
         ASSERT_FALSE(choices.empty());
         EXPECT_EQ(choices.back().bytes, Range{});
         for (const size_t bytes : kSizes) ++taken[NameAt(table, op, scope, members, bytes)];
-        // Memory that is not in the arena passes by the line for direct data.
-        std::erase_if(choices, [](const Choice& choice) { return choice.algorithm == Algorithm::kDirect; });
-        for (const size_t bytes : kSizes) ++taken[std::string(WordFor(Pick(choices, bytes).algorithm))];
+        // Memory that is not in the arena passes by these.
+        for (const Algorithm arena : {Algorithm::kDirect, Algorithm::kCopied}) {
+          std::erase_if(choices, [&](const Choice& choice) { return choice.algorithm == arena; });
+          for (const size_t bytes : kSizes) ++taken[std::string(WordFor(Pick(choices, bytes).algorithm))];
+        }
       }
     }
   }
@@ -139,7 +141,7 @@ TEST(AlgorithmTable, LaterChangesCountMore) {
   EXPECT_EQ(NameAt(staged, OpKind::kAllreduce, Scope::kHost, 2, 1 << 20), "staged");
   EXPECT_EQ(staged.lines().size(), Table().lines().size() + Operations().size());
   const Table direct = With("any:host:direct=4K..;allreduce:host:direct=1M..");
-  EXPECT_EQ(NameAt(direct, OpKind::kAllreduce, Scope::kHost, 2, 512 << 10), "staged");
+  EXPECT_EQ(NameAt(direct, OpKind::kAllreduce, Scope::kHost, 2, 512 << 10), "copied");
   EXPECT_EQ(NameAt(direct, OpKind::kAllgather, Scope::kHost, 2, 4 << 10), "direct");
   EXPECT_EQ(direct.lines().size(), Table().lines().size());
 }
@@ -166,7 +168,7 @@ TEST(AlgorithmTable, WrongChangesNameTheEntryAndWhatIsKnown) {
        "no operation is called \"sum\"; known: any, allreduce, allgather, broadcast, alltoall, re"},
       {"any:net:tiny=..4", "any:net:tiny=..4: no scope is called \"net\"; known: any, host, hosts, mixed"},
       {"any:host:any=..4", "no algorithm is called \"any\"; known: tiny, direct"},
-      {"allreduce:host:one_step=..4", "one_step is not for that; known there: tiny, direct, inline, staged"},
+      {"allreduce:host:one_step=..4", "one_step is not for that; known there: tiny, direct, copied, inline, staged"},
       {"any:host:direct=4K", "\"4K\" is no range of bytes: give LEAST..MOST"},
       {"any:host:direct=4k..", "\"4k..\" is no range"},
       {"any:host:direct=-1..", "is no range"},

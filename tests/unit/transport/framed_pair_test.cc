@@ -105,6 +105,26 @@ TEST_F(FramedPairTest, NonsenseEndsThePairNotTheProcess) {
   EXPECT_EQ(closed_[0].code, Code::kInternal);
 }
 
+TEST_F(FramedPairTest, WhatOnlyPreparesTravelsWithDataOrInTheNextTurn) {
+  std::string large(1 << 20, 'x');
+  const auto ignore = [](const Status&) {};
+  const auto waiting = [this] {
+    std::array<char, 4096> bytes;
+    return recv(fds_[1], bytes.data(), bytes.size(), MSG_DONTWAIT);
+  };
+  const auto head = static_cast<ssize_t>(kFrameHeaderBytes);
+  pair_->Recv(1, {{large.data(), large.size()}}, nullptr, ignore);
+  pair_->Send(2, {{large.data(), large.size()}}, ignore);
+  EXPECT_EQ(waiting(), -1);
+  pair_->Send(3, {{large.data(), 10}}, ignore);
+  EXPECT_EQ(waiting(), 3 * head + 10);
+  pair_->Recv(1, {{large.data(), large.size()}}, nullptr, ignore);
+  pair_->Recv(1, {{large.data(), large.size()}}, nullptr, ignore);
+  EXPECT_EQ(waiting(), -1);
+  loop_->Turn(Duration::zero());
+  EXPECT_EQ(waiting(), 2 * head);
+}
+
 TEST_F(FramedPairTest, DataThatWasNotGrantedIsRefused) {
   Raw(Frame({FrameType::kAnnounce, 0, 1, 1 << 20}) + Frame({FrameType::kData, 100, 1, 1 << 20}));
   ASSERT_TRUE(RunUntilClosed());

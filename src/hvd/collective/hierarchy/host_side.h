@@ -19,9 +19,10 @@ class HostSide {
   virtual int members() const = 0;
   virtual int me() const = 0;
   virtual size_t chunk_bytes() const = 0;
-  // Whether this member copies each chunk of its input to Source(me()) and each result from Target(me()). At most
-  // depth() chunks then have a place at a time. Else its data is read and written where it is.
-  virtual bool staged() const = 0;
+  // Whether this member copies each chunk of its input to Source(me()); at most depth() chunks then have a place at a
+  // time. And whether it copies each result from Target(me()). Else its data is read and written where it is.
+  virtual bool copied_in() const = 0;
+  virtual bool copied_out() const = 0;
   virtual size_t depth() const = 0;
   virtual std::byte* Source(int member, size_t chunk) const = 0;
   virtual std::byte* Target(int member, size_t chunk) const = 0;

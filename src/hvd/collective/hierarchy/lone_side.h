@@ -24,7 +24,8 @@ class LoneSide final : public HostSide {
   int members() const override { return 1; }
   int me() const override { return 0; }
   size_t chunk_bytes() const override { return chunk_bytes_; }
-  bool staged() const override { return staged_; }
+  bool copied_in() const override { return staged_; }
+  bool copied_out() const override { return staged_; }
   size_t depth() const override { return kDepth; }
   std::byte* Source(int, size_t chunk) const override {
     return staged_ ? InRing(chunk) : const_cast<std::byte*>(payload_->pieces()[0].in) + chunk * chunk_bytes_;

@@ -31,7 +31,7 @@ TwinReduce::TwinReduce(std::unique_ptr<HostSide> side, Twins twins, ReduceOp op,
       shelf_(std::move(shelf)),
       chunks_(pattern::ChunkCount(payload->bytes(), side_->chunk_bytes())),
       sources_(side_->members()) {
-  if (!side_->staged()) staged_ = chunks_;
+  if (!side_->copied_in()) staged_ = chunks_;
 }
 
 TwinReduce::~TwinReduce() {
@@ -124,7 +124,7 @@ bool TwinReduce::DeliverBlock() {
 
 bool TwinReduce::FinishChunk() {
   if (finished_ == chunks_ || !AllOut(finished_ + 1)) return false;
-  if (side_->staged()) {
+  if (side_->copied_out()) {
     const auto range = pattern::Chunk(payload_->bytes(), side_->chunk_bytes(), finished_);
     payload_->Scatter(range.begin, range.size(), side_->Target(side_->me(), finished_));
   }

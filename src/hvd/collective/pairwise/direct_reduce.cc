@@ -17,7 +17,7 @@ DirectReduce::DirectReduce(Link link, Reduction reduction, const Payload* payloa
 Progress DirectReduce::Step() {
   if (link_.failed()) return Progress::kFailed;
   bool moved = false;
-  if (started_ < payload_->bytes() && rounds_.size() < cut_.in_flight) {
+  while (started_ < payload_->bytes() && rounds_.size() < cut_.in_flight) {
     const size_t bytes = std::min(cut_.bytes, payload_->bytes() - started_);
     rounds_.emplace_back(&link_, &reduction_, shelf_).Start(payload_, started_, bytes);
     started_ += bytes;

@@ -27,17 +27,18 @@ ChunkedReduce::ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::S
       scale_(scale),
       payload_(payload),
       chunks_(pattern::ChunkCount(payload->bytes(), meeting.staging.chunk_bytes)),
-      staged_(meeting.header(meeting.me()).place == Place::kStaged),
+      place_(meeting.header(meeting.me()).place),
       reduced_count_(reduced),
       in_seen_(meeting.members()),
       out_seen_(meeting.members()) {
-  // What is not staged is readable as soon as its mark is.
+  // What is not copied in is readable as soon as its mark is.
   for (int m = 0; m < meeting_.members(); ++m) {
-    if (meeting_.header(m).place != Place::kStaged) in_seen_[m] = chunks_;
+    if (!IsCopiedIn(meeting_.header(m).place)) in_seen_[m] = chunks_;
   }
-  staged_count_ = staged_ ? meeting_.In(meeting_.me()) : chunks_;
-  if (staged_) in_seen_[meeting_.me()] = staged_count_;
-  out_seen_[meeting_.me()] = reduced;
+  const int me = meeting_.me();
+  staged_count_ = IsCopiedIn(place_) ? meeting_.In(me) : chunks_;
+  in_seen_[me] = staged_count_;
+  out_seen_[me] = reduced;
 }
 
 Progress ChunkedReduce::Step() {
@@ -50,8 +51,9 @@ Progress ChunkedReduce::Step() {
 }
 
 bool ChunkedReduce::StageChunk() {
+  if (staged_count_ == chunks_) return false;
   // A ring chunk is free again when its last result was copied out, which is after every peer finished with it.
-  if (staged_count_ == chunks_ || staged_count_ >= finished_count_ + meeting_.staging.depth) return false;
+  if (place_ == Place::kStaged && staged_count_ >= finished_count_ + meeting_.staging.depth) return false;
   const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, staged_count_);
   payload_->Gather(range.begin, range.size(), meeting_.Source(meeting_.me(), staged_count_));
   meeting_.PublishIn(++staged_count_);
@@ -69,8 +71,7 @@ bool ChunkedReduce::ReduceChunk() {
 
 bool ChunkedReduce::FinishChunk() {
   if (finished_count_ == reduced_count_ || !meeting_.AllOut(&out_seen_, finished_count_ + 1)) return false;
-  const Place place = meeting_.header(meeting_.me()).place;
-  if (place != Place::kDirect) {
+  if (!IsStoredOut(place_)) {
     const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, finished_count_);
     payload_->Scatter(range.begin, range.size(), meeting_.Target(meeting_.me(), finished_count_));
   }

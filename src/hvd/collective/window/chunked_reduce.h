@@ -40,7 +40,7 @@ class ChunkedReduce final : public Machine {
   const kernel::Scale scale_;
   const Payload* payload_;
   const size_t chunks_;
-  const bool staged_;  // this rank copies in and out
+  const Place place_;  // of this rank's data
   size_t staged_count_ = 0;
   size_t reduced_count_;
   size_t finished_count_ = 0;

@@ -14,6 +14,8 @@ std::byte* Locate(const Meeting& meeting, int member, size_t chunk, uint64_t dir
       return meeting.stream->payload(member, meeting.position);
     case Place::kDirect:
       return meeting.window->PeerArena(meeting.locals[member], direct_offset) + chunk * meeting.staging.chunk_bytes;
+    case Place::kCopied:
+      return meeting.window->PeerArena(meeting.locals[member], header.out_offset) + chunk * meeting.staging.chunk_bytes;
     case Place::kStaged:
       return meeting.window->PeerArena(meeting.locals[member], header.in_offset) +
              (chunk % meeting.staging.depth) * meeting.staging.chunk_bytes;

@@ -7,8 +7,7 @@ namespace hvd::collective::window {
 
 bool AllBesideMarks(const Meeting& meeting) {
   for (int m = 0; m < meeting.members(); ++m) {
-    const Place place = meeting.header(m).place;
-    if (place == Place::kDirect || place == Place::kStaged) return false;
+    if (!IsBesideMark(meeting.header(m).place)) return false;
   }
   return true;
 }

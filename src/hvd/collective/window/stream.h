@@ -23,7 +23,15 @@ enum class Place : uint32_t {
   kInline = 2,   // in the slot's payload
   kDirect = 3,   // in the arena, for reading at `in_offset`, for the result at `out_offset`
   kStaged = 4,   // chunk by chunk in a ring in the arena at `in_offset`
+  kCopied = 5,   // chunk by chunk in the arena at `out_offset`, where the result goes
 };
+
+// Whether whoever sees the mark has all of the member's data.
+inline bool IsBesideMark(Place place) { return place <= Place::kInline; }
+// Whether the member makes its data readable chunk by chunk, and says so by `in`.
+inline bool IsCopiedIn(Place place) { return place >= Place::kStaged; }
+// Whether the result is stored to where the member wants it.
+inline bool IsStoredOut(Place place) { return place == Place::kDirect || place == Place::kCopied; }
 
 inline constexpr size_t kTinyBytes = 32;
 

@@ -17,12 +17,12 @@ Place PlaceFor(Algorithm algorithm) {
       return Place::kInline;
     case Algorithm::kDirect:
       return Place::kDirect;
+    case Algorithm::kCopied:
+      return Place::kCopied;
     default:
       return Place::kStaged;
   }
 }
-
-bool IsBesideMark(Place place) { return place == Place::kTiny || place == Place::kInline; }
 
 }  // namespace
 
@@ -33,6 +33,7 @@ Places::Places(const algorithms::Table& table, int members, bool beside_marks) {
     for (const algorithms::Choice& choice : table.For(op, algorithms::Scope::kHost, members)) {
       const Place place = PlaceFor(choice.algorithm);
       if (place == Place::kDirect) rules.direct_chunk = choice.parameters.chunk;
+      if (place == Place::kCopied) rules.copied_chunk = choice.parameters.chunk;
       if (IsBesideMark(place) && !beside_marks) continue;
       rules.in_order.at(count++) = {choice.bytes, place};
     }

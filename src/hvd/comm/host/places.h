@@ -16,8 +16,9 @@ class Places {
     collective::window::Place place = collective::window::Place::kStaged;
   };
   struct Rules {
-    std::array<Rule, 5> in_order{};  // the first whose bytes fit and that is possible; ends with one that always is
+    std::array<Rule, 8> in_order{};  // the first whose bytes fit and that is possible; ends with one that always is
     size_t direct_chunk = 0;         // where all members' data is direct
+    size_t copied_chunk = 0;         // or copied
   };
 
   // Without `beside_marks` all data is in the arena: those who read it do so as long as they like.

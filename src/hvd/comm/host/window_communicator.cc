@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hvd/base/fetch.h"
 #include "hvd/collective/pattern/slices.h"
 #include "hvd/collective/window/chunked_pull.h"
 #include "hvd/collective/window/chunked_reduce.h"
@@ -30,19 +31,16 @@ constexpr size_t kLine = 64;
 // More than this the caches cannot fetch ahead at once.
 constexpr size_t kMostPrepared = 1 << 10;
 
-void FetchToWrite(const void* line) {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));  // does nothing where it is not known
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
-
-bool AllDirect(const Meeting& meeting) {
+// By which pieces data is worked on: small ones must stay in the cache on their way through staging areas. All members
+// come to the same answer.
+size_t ChunkBytes(const Meeting& meeting, const Places::Rules& rules) {
+  size_t chunk = rules.direct_chunk;
   for (int m = 0; m < meeting.members(); ++m) {
-    if (meeting.header(m).place != Place::kDirect) return false;
+    const Place place = meeting.header(m).place;
+    if (place == Place::kCopied) chunk = rules.copied_chunk;
+    if (!IsStoredOut(place)) return meeting.staging.chunk_bytes;
   }
-  return true;
+  return chunk;
 }
 
 // A position of the log's stream: put the mark, wait for all marks, move the data.
@@ -162,6 +160,9 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
       case Place::kDirect:
         if (PlaceDirect(work, header)) return Outcome::kPublished;
         break;
+      case Place::kCopied:
+        if (PlaceCopied(work, header)) return Outcome::kPublished;
+        break;
       default:
         return PlaceStaged(position, work, header);
     }
@@ -183,6 +184,16 @@ bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
   if (in < 0 || out < 0) return false;
   header.place = Place::kDirect;
   header.in_offset = static_cast<uint64_t>(in);
+  header.out_offset = static_cast<uint64_t>(out);
+  return true;
+}
+
+bool WindowCommunicator::PlaceCopied(const Work& work, Header& header) const {
+  const auto& pieces = work.payload.pieces();
+  if (!work.direct || pieces.size() != 1 || pieces[0].out == nullptr) return false;
+  const int64_t out = options_.memory->OffsetOf(pieces[0].out, work.payload.bytes());
+  if (out < 0) return false;
+  header.place = Place::kCopied;
   header.out_offset = static_cast<uint64_t>(out);
   return true;
 }
@@ -254,7 +265,7 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
 
 Meeting WindowCommunicator::MeetingFor(uint64_t position, OpKind op) const {
   Meeting meeting = MeetingAt(position);
-  if (AllDirect(meeting)) meeting.staging.chunk_bytes = options_.places.For(op).direct_chunk;
+  meeting.staging.chunk_bytes = ChunkBytes(meeting, options_.places.For(op));
   return meeting;
 }
 
@@ -316,7 +327,7 @@ int WindowCommunicator::Storing(uint64_t position, size_t chunks) const {
 
 void WindowCommunicator::TakeResult(uint64_t position, const Work& work) const {
   const Meeting meeting = MeetingAt(position);
-  if (meeting.header(stream_.me()).place == Place::kDirect) return;
+  if (collective::window::IsStoredOut(meeting.header(stream_.me()).place)) return;
   work.payload.Scatter(0, work.payload.bytes(), meeting.Target(stream_.me(), 0));
 }
 
@@ -327,7 +338,7 @@ std::unique_ptr<collective::Machine> WindowCommunicator::GoOn(uint64_t position,
 
 bool WindowCommunicator::MayBeDirect(OpKind op, size_t bytes) const {
   for (const Places::Rule& rule : options_.places.For(op).in_order) {
-    if (rule.bytes.Has(bytes)) return rule.place == Place::kDirect;
+    if (rule.bytes.Has(bytes) && collective::window::IsStoredOut(rule.place)) return true;
   }
   return false;
 }

@@ -96,9 +96,9 @@ class WindowCommunicator final : public Communicator {
       const collective::window::Header& header = stream_.header(m, position);
       if (header.mark.load(std::memory_order_acquire) != mark) return {m, Look::Data::kOther};
       agreed &= header.uid == uid;
-      beside &= header.place != Place::kDirect && header.place != Place::kStaged;
+      beside &= collective::window::IsBesideMark(header.place);
       direct &= header.place == Place::kDirect;
-      sliced &= header.place >= Place::kInline;
+      sliced &= header.place >= Place::kInline && header.place != Place::kCopied;
     }
     if (!agreed) return {};
     sliced &= direct || (options_.early && bytes <= options_.staging.chunk_bytes);
@@ -134,6 +134,8 @@ class WindowCommunicator final : public Communicator {
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
   // False: the data is not in the arena, or not in one piece.
   bool PlaceDirect(const Work& work, collective::window::Header& header) const;
+  // False: its result does not go to the arena, or not in one piece.
+  bool PlaceCopied(const Work& work, collective::window::Header& header) const;
   Outcome PlaceStaged(uint64_t position, const Work& work, collective::window::Header& header);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);

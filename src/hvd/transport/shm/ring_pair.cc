@@ -15,7 +15,7 @@ class RingStream final : public ByteStream {
   RingStream(RingProducer out, RingConsumer in, std::function<void()> ring_doorbell)
       : out_(out), in_(in), ring_doorbell_(std::move(ring_doorbell)) {}
 
-  Result<size_t> TryWrite(std::span<const iovec> data) override {
+  Result<size_t> TryWrite(std::span<const iovec> data, bool /*more*/) override {
     auto written = out_.Write(data);
     if (written && *written > 0) ring_doorbell_();
     return written;

@@ -24,9 +24,9 @@ class SocketStream final : public ByteStream {
  public:
   explicit SocketStream(net::Fd fd) : fd_(std::move(fd)) {}
 
-  Result<size_t> TryWrite(std::span<const iovec> data) override {
+  Result<size_t> TryWrite(std::span<const iovec> data, bool more) override {
     msghdr message = Message(data);
-    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
     if (sent >= 0) return static_cast<size_t>(sent);
     if (WouldBlock(errno)) return size_t{0};
     return Fail(Code::kUnknown, "{}", net::ErrnoText(errno));

@@ -21,7 +21,7 @@ class TlsByteStream final : public ByteStream {
 
   // Gathers pieces into whole records: what is given to TLS once cannot be taken back, so it must not lie in user
   // memory.
-  Result<size_t> TryWrite(std::span<const iovec> data) override {
+  Result<size_t> TryWrite(std::span<const iovec> data, bool /*more*/) override {
     HVD_ASSIGN_OR_RETURN(const bool flushed, TryFlush());
     if (!flushed) return size_t{0};
     held_.clear();
