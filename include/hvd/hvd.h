@@ -281,8 +281,8 @@ HVD_API int hvd_release(hvd_context* ctx, hvd_handle handle);
  * init and outlives shutdown. NULL, and hvd_last_status() tells why: HVD_RESOURCE_EXHAUSTED when the arena is full
  * (HOROVOD_ARENA_BYTES), HVD_FAILED_PRECONDITION in a forked child, also one of a process that only had such memory. */
 HVD_API void* hvd_alloc(uint64_t bytes);
-/* Gives memory of hvd_alloc or an engine-owned output back. An operation that still uses it keeps it alive. NULL is
- * fine. */
+/* Gives memory of hvd_alloc or an engine-owned output back. An operation in flight that still uses it keeps it alive;
+ * what a thread that is inside hvd_run has given it stays until that returns. NULL is fine. */
 HVD_API void hvd_free(void* memory);
 
 /* ---- counters ------------------------------------------------------------------------------------------------------

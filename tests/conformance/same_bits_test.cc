@@ -71,7 +71,7 @@ int Reduce(hvd_context* ctx, const std::string& name, const Type& type, const Re
 }
 
 class SameBitsTest : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, SameBitsTest, ::testing::Values(3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, SameBitsTest, ::testing::Values(2, 3, 4));
 
 TEST_P(SameBitsTest, InSmallAndInLargeAllreduces) {
   constexpr size_t kLarge = 300'001;  // several chunks, the last one odd
@@ -90,6 +90,32 @@ TEST_P(SameBitsTest, InSmallAndInLargeAllreduces) {
           ASSERT_EQ(std::memcmp(small.data(), large.data() + at * type.bytes, small.size()), 0)
               << "type " << type.dtype << ", reduction " << name << ", at element " << at;
         }
+      }
+    }
+  });
+}
+
+// Again and again under one name: agreed on by messages, then by marks, then the short way, where it is reduced in
+// slices.
+TEST_P(SameBitsTest, TheFirstTimeAndLater) {
+  constexpr size_t kCount = 9001;  // 9 to 72 KiB, the last slice odd
+  RunThreads(GetParam(), [&](int rank, hvd_context* ctx) {
+    for (const Type& type : kTypes) {
+      for (const Reduction& reduction : kReductions) {
+        const std::string name = std::to_string(type.dtype) + "." + std::to_string(&reduction - kReductions);
+        const std::vector<uint8_t> mine = Bits(rank, type, kCount);
+        std::vector<uint8_t> expected = mine;
+        ASSERT_EQ(Reduce(ctx, "first" + name, type, reduction, expected.data(), kCount), HVD_OK) << hvd_last_error();
+        auto* arena = static_cast<uint8_t*>(hvd_alloc(mine.size()));
+        std::vector<uint8_t> elsewhere(mine.size());
+        for (int time = 0; time < 8; ++time) {
+          uint8_t* data = time < 4 ? arena : elsewhere.data();
+          std::memcpy(data, mine.data(), mine.size());
+          EXPECT_EQ(Reduce(ctx, "later" + name, type, reduction, data, kCount), HVD_OK) << hvd_last_error();
+          EXPECT_EQ(std::memcmp(data, expected.data(), expected.size()), 0)
+              << "type " << type.dtype << ", reduction " << name << ", time " << time;
+        }
+        hvd_free(arena);
       }
     }
   });

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <thread>
 
 #include "tests/support/job.h"
@@ -75,6 +76,91 @@ TEST_P(ShortcutTest, ThreadsDoNotDisturbEachOther) {
     std::thread other(work, "other");
     work("mine");
     other.join();
+  });
+}
+
+// Arena memory that goes with the test.
+class ArenaFloats {
+ public:
+  explicit ArenaFloats(size_t count) : data_(static_cast<float*>(hvd_alloc(count * sizeof(float)))), count_(count) {}
+  ~ArenaFloats() { hvd_free(data_); }
+  ArenaFloats(const ArenaFloats&) = delete;
+  ArenaFloats& operator=(const ArenaFloats&) = delete;
+  float* data() { return data_; }
+  std::span<float> all() { return {data_, count_}; }
+
+ private:
+  float* data_;
+  size_t count_;
+};
+
+// Every element is another one, so that a slice at a wrong place is noticed; sums are exact.
+float ElementOf(int rank, int round, size_t i) { return Value(rank, round) + static_cast<float>(i % 1021); }
+
+class ArenaShortcutTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ArenaShortcutTest, ::testing::Values(2, 3, 4, 8));
+
+// Around the smallest and the largest size that is reduced where it lies on the short way, and where chunks end. With
+// more ranks than cores somebody is always late, also between its mark and its part of the reduction.
+TEST_P(ArenaShortcutTest, IsReducedWhereItLies) {
+  constexpr size_t kArenaCounts[] = {2047, 2048, 2051, 16384, 16401, 131072, 131075, 262144, 262145};
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (const size_t count : kArenaCounts) {
+      ArenaFloats in(count);
+      ArenaFloats out(count);
+      std::vector<float> elsewhere(count);
+      for (int round = 0; round < 10; ++round) {
+        const bool in_place = round % 2 == 0;
+        const bool mixed = round >= 8;  // the others find one rank's data elsewhere
+        float* from = mixed && rank == 0 ? elsewhere.data() : in.data();
+        float* to = in_place ? from : out.data();
+        for (size_t i = 0; i < count; ++i) from[i] = ElementOf(rank, round, i);
+        Request request(HVD_ALLREDUCE, "arena" + std::to_string(count), {static_cast<int64_t>(count)}, from);
+        request->output.data = to;
+        if (round == 5 + rank % 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
+        for (size_t i = 0; i < count; ++i) {
+          const float sum = SumOf(size, round) + static_cast<float>(size) * static_cast<float>(i % 1021);
+          ASSERT_EQ(to[i], sum) << count << " elements, round " << round << ", element " << i;
+          if (in_place) continue;
+          ASSERT_EQ(from[i], ElementOf(rank, round, i)) << "the input has changed";
+        }
+      }
+    }
+  });
+}
+
+TEST_P(ArenaShortcutTest, ThreadsDoNotDisturbEachOther) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    const auto work = [&](const std::string& name, size_t count) {
+      ArenaFloats data(count);
+      for (int round = 0; round < 60; ++round) {
+        std::ranges::fill(data.all(), Value(rank, round));
+        ASSERT_EQ(Sum(ctx, name, data.data(), count), HVD_OK) << hvd_last_error();
+        for (const float value : data.all()) ASSERT_EQ(value, SumOf(size, round));
+      }
+    };
+    std::thread other(work, "other", 5000);
+    work("mine", 3000);
+    other.join();
+  });
+}
+
+// What a caller gives back at once may be another's memory right after the call: no peer may store into it any more.
+TEST_P(ArenaShortcutTest, MemoryIsTheCallersWhenTheCallReturns) {
+  constexpr size_t kCount = 6000;
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (int round = 0; round < 100; ++round) {
+      ArenaFloats data(kCount);
+      std::ranges::fill(data.all(), Value(rank, round));
+      ASSERT_EQ(Sum(ctx, "mine", data.data(), kCount), HVD_OK) << hvd_last_error();
+      std::ranges::fill(data.all(), -1.f);
+      std::this_thread::yield();
+      for (const float value : data.all()) ASSERT_EQ(value, -1.f);
+    }
   });
 }
 

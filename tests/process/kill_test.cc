@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGKILL of each of four ranks in turn, in the middle of a 256 MiB allreduce: every survivor raises an error that
-// names the victim, and nothing is left of it. HVD_KILL_ROUNDS is the number of times that each rank dies; 1 if not
-// set.
+// SIGKILL of each of four ranks in turn, in the middle of a 256 MiB allreduce, and of many of 256 KiB, one after the
+// other: every survivor raises an error that names the victim, and nothing is left of it. HVD_KILL_ROUNDS is the number
+// of times that each rank dies; 1 if not set.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ namespace hvd::test {
 namespace {
 
 constexpr int kRanks = 4;
-constexpr size_t kCount = (256u << 20) / sizeof(float);
+constexpr size_t kLarge = (256u << 20) / sizeof(float);
+constexpr size_t kSmall = (256u << 10) / sizeof(float);
 
 // Memory that parent and children share.
 struct Shared {
@@ -63,15 +64,15 @@ struct Traces {
 };
 
 // Sums until that fails, which must be because of the victim.
-int SumUntilBlamed(Shared* shared, int rank, int victim) {
-  auto* data = static_cast<float*>(hvd_alloc(kCount * sizeof(float)));
+int SumUntilBlamed(Shared* shared, int rank, int victim, size_t count) {
+  auto* data = static_cast<float*>(hvd_alloc(count * sizeof(float)));
   EXPECT_NE(data, nullptr) << hvd_last_error();
-  std::fill_n(data, kCount, 1.f);
+  std::fill_n(data, count, 1.f);
   EXPECT_EQ(Sum(nullptr, "gate", data, 1), HVD_OK) << hvd_last_error();  // all have their memory
   int status = HVD_OK;
   while (status == HVD_OK) {
     shared->inside.fetch_or(1 << rank);
-    status = Sum(nullptr, "big", data, kCount);
+    status = Sum(nullptr, "big", data, count);
   }
   shared->raised_ns[rank] = NowNs();
   EXPECT_EQ(status, HVD_UNKNOWN);
@@ -82,11 +83,11 @@ int SumUntilBlamed(Shared* shared, int rank, int victim) {
 }
 
 // Kills one rank. The time of every survivor from signal to error, in milliseconds.
-std::vector<double> KillOne(int victim, int delay_us) {
+std::vector<double> KillOne(int victim, int delay_us, size_t count) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* shared = new (memory) Shared;
   const auto results = RunProcesses(
-      kRanks, [&](int rank) { return SumUntilBlamed(shared, rank, victim); },
+      kRanks, [&](int rank) { return SumUntilBlamed(shared, rank, victim, count); },
       [&](const std::vector<int>& pids) {
         while (shared->inside != (1 << kRanks) - 1) usleep(200);
         usleep(delay_us);
@@ -108,7 +109,8 @@ std::vector<double> KillOne(int victim, int delay_us) {
   return times;
 }
 
-TEST(Kill, EachOfFourRanksInsideALargeAllreduce) {
+// Each rank `rounds` times, at most so long after all have begun.
+void KillEach(unsigned most_delay_us, size_t count) {
   const char* given = getenv("HVD_KILL_ROUNDS");
   const int rounds = given != nullptr ? std::max(1, atoi(given)) : 1;
   const unsigned seed = std::random_device{}();
@@ -116,10 +118,9 @@ TEST(Kill, EachOfFourRanksInsideALargeAllreduce) {
   std::mt19937 random(seed);
   const Traces before = Traces::Look();
   std::vector<double> worst;  // survivor of each kill
-  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+  for (int round = 0; round < rounds && !::testing::Test::HasFailure(); ++round) {
     for (int victim = 0; victim < kRanks; ++victim) {
-      // Anywhere in the operation, which takes more than 100 ms on any machine of four cores or fewer.
-      const std::vector<double> times = KillOne(victim, static_cast<int>(random() % 100'000));
+      const std::vector<double> times = KillOne(victim, static_cast<int>(random() % most_delay_us), count);
       worst.push_back(*std::max_element(times.begin(), times.end()));
     }
   }
@@ -132,6 +133,12 @@ TEST(Kill, EachOfFourRanksInsideALargeAllreduce) {
   EXPECT_EQ(after.shared_files, before.shared_files);
   EXPECT_EQ(after.children, before.children);
 }
+
+// Anywhere in the operation, which takes more than 100 ms on any machine of four cores or fewer.
+TEST(Kill, EachOfFourRanksInsideALargeAllreduce) { KillEach(100'000, kLarge); }
+
+// Between a rank's mark and the end of its part of the reduction, or anywhere else.
+TEST(Kill, EachOfFourRanksAmongSmallAllreduces) { KillEach(10'000, kSmall); }
 
 }  // namespace
 }  // namespace hvd::test

@@ -49,6 +49,9 @@ enum class Algorithm {
 inline constexpr uint64_t kNoLimit = UINT64_MAX;
 // What fits into the cache line of a mark.
 inline constexpr size_t kTinyBytes = 32;
+// An allreduce beyond this that nothing else waits for is staged where it could be inline: every member reduces a slice
+// of it, and the second round costs less than that saves. Of many at a time the rounds would cost more.
+inline constexpr size_t kMostAloneInline = 4 << 10;
 
 // Both ends belong to it.
 struct Range {

@@ -78,7 +78,7 @@ Result<Submission> Translate(const Call& engine, const hvd_request* request) {
 // is not checked: shortcuts are known for what was checked before.
 bool IsPlain(const hvd_request* request, hvd::engine::Order* order) {
   if (request == nullptr || request->struct_size != sizeof *request || request->op != HVD_ALLREDUCE) return false;
-  if (request->input.bytes > hvd::engine::Shortcuts::kMostBytes || request->timeout_s != 0) return false;
+  if (request->input.bytes > hvd::engine::Shortcuts::kMostArenaBytes || request->timeout_s != 0) return false;
   if (request->input.device_type != HVD_CPU || request->output.device_type != HVD_CPU) return false;
   if (request->alloc != nullptr || request->done != nullptr || request->stream != nullptr) return false;
   if (request->ready_event != nullptr || request->splits != nullptr || request->nsplits != 0) return false;

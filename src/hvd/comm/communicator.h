@@ -34,6 +34,7 @@ struct Work {
   // Alltoall: bytes from member i to member j at [i * members + j]; an input holds the parts in the order of j.
   std::vector<size_t> exchange_bytes;
   bool direct = true;  // peers may use arena memory in place; false for an operation that may be given up half-way
+  bool alone = false;  // nothing else of this rank waits for it
 };
 
 class Communicator {

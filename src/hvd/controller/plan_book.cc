@@ -21,9 +21,10 @@ void PlanBook::Apply(const LogEntry& entry) {
   }
 }
 
-PlanPtr PlanBook::FindByName(std::string_view name) const {
+const PlanPtr& PlanBook::FindByName(std::string_view name) const {
+  static const PlanPtr kNone;
   const auto at = cached_.find(name);
-  return at == cached_.end() ? nullptr : at->second;
+  return at == cached_.end() ? kNone : at->second;
 }
 
 PlanPtr PlanBook::FindByUid(uint64_t uid) const {

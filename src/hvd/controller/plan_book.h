@@ -25,8 +25,8 @@ class PlanBook {
   // kDefine and kForget change the book; other entries do not.
   void Apply(const LogEntry& entry);
 
-  // The cached plan of that name; null if there is none.
-  PlanPtr FindByName(std::string_view name) const;
+  // The cached plan of that name; null if there is none. The reference is good until the book changes.
+  const PlanPtr& FindByName(std::string_view name) const;
   // Any plan that is defined and neither forgotten nor dropped.
   PlanPtr FindByUid(uint64_t uid) const;
   // The cached plan that a request may be replaced by.

@@ -51,7 +51,9 @@ void Engine::NoticeChanges() {
   if (world_.window->revoked() && phase_.load(std::memory_order_relaxed) == Phase::kWorking) {
     Revoke(world_.window->cause(), world_.window->cause_reason());
   }
-  if (!world_.peers_changed->exchange(false, std::memory_order_acquire)) return;
+  // Whoever sets it wakes this loop afterwards, so a look that comes too early is not the last one.
+  if (!world_.peers_changed->load(std::memory_order_relaxed)) return;
+  world_.peers_changed->exchange(false, std::memory_order_acquire);
   for (int local = 0; local < world_.layout.local_size; ++local) {
     if (world_.window->peer_state(local) != PeerState::kLeft) continue;
     const Rank rank = world_.layout.local_ranks[local];

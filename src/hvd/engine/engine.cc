@@ -132,9 +132,12 @@ Result<Handle> Engine::Submit(Submission submission) {
   const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
   const Handle handle = op->handle;  // a completion callback may release it before this returns
+  ProcessSet* set = op->set;
   if (TryToken()) {
     BeginOnLoop(op);
-    Progress();
+    // Where the peers come at the same time it is over before the engine's thread would have woken up. Of all else that
+    // thread takes care: it is woken while anything is unfinished.
+    set->announces() && thread_.joinable() ? EndMore(set) : static_cast<void>(Progress());
     GiveToken();
   } else {
     LeaveInInbox(op);

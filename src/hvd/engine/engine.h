@@ -153,9 +153,9 @@ class Engine final : public SetHost {
   void PinBuffers(Operation* op);
   // Waits for one that was begun.
   Ran Await(Operation* op, Time until);
-  // With the token, for RunShort. nullptr: it cannot be done the short way.
-  Shortcut* BeginShort(const Order& order, ProcessSet** set);
   class ShortPins;
+  // With the token, for RunShort. nullptr: it cannot be done the short way.
+  Shortcut* BeginShort(const Order& order, ProcessSet** set, ShortPins* pins);
   // Whether somebody else needs what it holds.
   bool MustHurry() const;
   Operation* MakeOrdinary(const Shortcut& shortcut, const Order& order, ProcessSet* set);
@@ -201,6 +201,8 @@ class Engine final : public SetHost {
   // Whether there is a reason to go on turning.
   bool unfinished() const { return pending_.load(std::memory_order_relaxed) > 0 || stalls_.active(); }
   void TurnUntilOver(Operation* op, Time until);
+  // After that, with others of its set in flight.
+  void EndMore(ProcessSet* set);
   bool ThreadMayTurn();
   bool NapForToken();
   bool ExpireOperations(Time now);

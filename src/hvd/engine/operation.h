@@ -107,6 +107,8 @@ struct Operation {
   bool engine_owned = false;
   Error error;
   std::atomic<bool> over{false};
+  // Where its output and its input stand in the registry's list of buffers; -1: nowhere.
+  int uses_at[2] = {-1, -1};
   bool pinned_input = false;
   bool pinned_output = false;
 

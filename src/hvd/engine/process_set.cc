@@ -49,7 +49,7 @@ void ProcessSet::Start(Operation* op) {
   if (size() == 1) return FinishAlone(op);
   if (op->work.op == OpKind::kJoin) return BeginJoin(op);
   if (announcing_) {
-    const controller::PlanPtr plan = book_.FindByName(op->request.name);
+    const controller::PlanPtr& plan = book_.FindByName(op->request.name);
     if (plan != nullptr && controller::Fits(*plan, op->request.signature) && Announces(op->request.signature)) {
       op->uid = plan->uid;
       op->state = State::kAnnounced;

@@ -73,6 +73,8 @@ class ProcessSet {
   const std::vector<Rank>& ranks() const { return options_.ranks; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
   bool included() const { return options_.me >= 0; }
+  // Whether what is submitted now is agreed on by announcement, if its plan is known.
+  bool announces() const { return announcing_; }
   // Whether its data moves through shared memory.
   bool by_memory() const { return options_.announce != nullptr; }
   // Whether something runs that must be looked at again and again.
@@ -87,6 +89,8 @@ class ProcessSet {
   void Begin(Operation* op);
   // Moves what can be moved; false if nothing could.
   bool Step();
+  // Of that, agrees on what was announced and ends what is small. `left`: whether anything announced is not agreed on.
+  bool StepMarks(bool* left);
   // From any thread.
   bool busy() const { return in_flight_.load(std::memory_order_acquire) > 0; }
 
@@ -95,13 +99,14 @@ class ProcessSet {
   bool ReadyFor(Shortcut* shortcut);
   // Puts the mark. False: not now, and nothing happened.
   bool BeginShort(const Shortcut& shortcut);
-  // Finishes, if all marks are there and agree and the data is beside them.
-  enum class ShortStep { kDone, kWaiting, kOrdinary };
+  // Finishes, if all marks are there and agree and the data is beside them. Of larger data this member's slices are
+  // reduced then, and it is finished when all peers have done as much.
+  enum class ShortStep { kDone, kReduced, kWaiting, kOrdinary };
   ShortStep StepShort(Shortcut* shortcut);
   // Of the one that was done last: its position, and the member that was waited for.
   uint64_t LastShortPosition() const { return head_ - 1; }
   Rank LastOfShort() const { return options_.ranks[head_ <= late_below_ ? late_ : options_.me]; }
-  // It goes on as an ordinary operation that was announced where the short one was.
+  // It goes on as an ordinary operation that was announced where the short one was, and is as far as that.
   void AdoptShort(Operation* op, const Shortcut& shortcut);
 
   // Messages.
@@ -154,6 +159,8 @@ class ProcessSet {
   };
 
   void PrepareWork(Operation* op);
+  // The short operation is over.
+  void LeaveShortPosition(const Shortcut& shortcut);
   // Ends the announcing road for everybody: what comes next cannot be said there.
   void StopAnnouncing();
   // Takes part, for a member that has joined, in what the others agreed on.
@@ -188,6 +195,7 @@ class ProcessSet {
   // Takes the memory that an alloc function gave.
   void TakeMemory(Operation* op);
   void StartAnnounced(Operation* op, uint64_t position);
+  static Running Announced(Operation* op, uint64_t position, std::unique_ptr<collective::Machine> machine);
   bool StartQueued();
   bool StepAllocating();
   bool StepRunning();

@@ -4,6 +4,7 @@
 
 namespace hvd::engine {
 
+using Look = comm::host::WindowCommunicator::Look;
 using Outcome = comm::host::WindowCommunicator::Outcome;
 using State = Operation::State;
 
@@ -60,6 +61,13 @@ bool ProcessSet::DecideMarks() {
   return moved;
 }
 
+bool ProcessSet::StepMarks(bool* left) {
+  bool moved = !waiting_.empty() && PublishMarks();
+  if (head_ != next_) moved |= DecideMarks();
+  *left = head_ != next_ && !gave_up_;
+  return moved;
+}
+
 bool ProcessSet::ReadyFor(Shortcut* shortcut) {
   if (!announcing_ || in_flight_.load(std::memory_order_relaxed) > 0 || head_ != next_ || !waiting_.empty()) {
     return false;
@@ -70,6 +78,7 @@ bool ProcessSet::ReadyFor(Shortcut* shortcut) {
   if (plan == nullptr) return false;
   shortcut->uid = plan->uid;
   shortcut->plans = book_.changes();
+  shortcut->may_be_direct = options_.announce->MayBeDirect(shortcut->work.op, shortcut->work.payload.bytes());
   return true;
 }
 
@@ -80,28 +89,52 @@ bool ProcessSet::BeginShort(const Shortcut& shortcut) {
 }
 
 ProcessSet::ShortStep ProcessSet::StepShort(Shortcut* shortcut) {
-  const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid);
+  if (shortcut->reduced > 0) {
+    if (options_.announce->Storing(head_, shortcut->reduced) >= 0) return ShortStep::kWaiting;
+    options_.announce->TakeResult(head_, shortcut->work);
+    LeaveShortPosition(*shortcut);
+    return ShortStep::kDone;
+  }
+  const size_t bytes = shortcut->work.payload.bytes();
+  const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid, bytes);
   if (look.missing >= 0) {
     late_ = look.missing;
     late_below_ = next_;
     return ShortStep::kWaiting;
   }
-  if (!look.finishes) return ShortStep::kOrdinary;
+  if (look.data == Look::Data::kOther) return ShortStep::kOrdinary;
   // Of the few nanoseconds that less takes nobody wants an account.
   constexpr size_t kWorthTiming = 1 << 10;
-  shortcut->agreed = shortcut->work.payload.bytes() >= kWorthTiming ? options_.recorder->Now() : 0;
+  const bool sliced = look.data == Look::Data::kSliced;
+  shortcut->agreed = sliced || bytes >= kWorthTiming ? options_.recorder->Now() : 0;
+  if (sliced) {
+    shortcut->reduced = options_.announce->ReduceSlices(head_, shortcut->work);
+    return ShortStep::kReduced;
+  }
   options_.announce->Finish(head_, shortcut->work);
-  options_.announce->Release(head_++);
-  options_.announce->PrepareFor(head_, shortcut->work.payload.bytes());
+  LeaveShortPosition(*shortcut);
   return ShortStep::kDone;
+}
+
+void ProcessSet::LeaveShortPosition(const Shortcut& shortcut) {
+  options_.announce->Release(head_++);
+  options_.announce->PrepareFor(head_, shortcut.work.payload.bytes());
 }
 
 void ProcessSet::AdoptShort(Operation* op, const Shortcut& shortcut) {
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   PrepareWork(op);
   op->uid = shortcut.uid;
-  op->state = State::kAnnounced;
-  announced_.push_back(op);
+  if (shortcut.reduced == 0) {
+    op->state = State::kAnnounced;
+    announced_.push_back(op);
+    return;
+  }
+  op->state = State::kRunning;
+  const uint64_t position = head_++;
+  options_.recorder->AgreedAt(shortcut.agreed, op, id(), position, LastOfShort());
+  options_.recorder->RunningAtOnce(op);
+  running_.push_back(Announced(op, position, options_.announce->GoOn(position, &op->work, shortcut.reduced)));
 }
 
 void ProcessSet::CloseEpoch() {
@@ -143,26 +176,31 @@ void ProcessSet::Resume(uint64_t epoch) {
   }
 }
 
-void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
-  const int last = position < late_below_ ? late_ : options_.me;
-  options_.recorder->Agreed(op, id(), position, options_.ranks[last]);
+ProcessSet::Running ProcessSet::Announced(Operation* op, uint64_t position,
+                                          std::unique_ptr<collective::Machine> machine) {
   Running running;
+  running.machine = std::move(machine);
   running.ops.push_back(op);
   running.position = position;
   running.announced = true;
+  return running;
+}
+
+void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
+  const int last = position < late_below_ ? late_ : options_.me;
+  options_.recorder->Agreed(op, id(), position, options_.ranks[last]);
   if (SizesResult(op->work.op)) {
     std::vector<int64_t> first_dims(size());
     for (int m = 0; m < size(); ++m) first_dims[m] = options_.announce->FirstDim(m, position);
     if (!PrepareResult(op, op->work.op == OpKind::kAlltoall ? controller::EvenRows(first_dims) : first_dims)) {
-      allocating_.push_back(std::move(running));
+      allocating_.push_back(Announced(op, position, nullptr));
       return;
     }
   }
   op->state = State::kRunning;
   options_.recorder->RunningAtOnce(op);
-  running.machine = options_.announce->Begin(position, &op->work);
-  if (running.machine != nullptr) {
-    running_.push_back(std::move(running));
+  if (auto machine = options_.announce->Begin(position, &op->work); machine != nullptr) {
+    running_.push_back(Announced(op, position, std::move(machine)));
     return;
   }
   options_.announce->Release(position);

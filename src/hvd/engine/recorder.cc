@@ -91,8 +91,8 @@ void Recorder::Ready(int set, std::string_view name, Rank rank) {
   if (timeline_.on()) timeline_.Ready(set, name, rank, clock_.Now());
 }
 
-void Recorder::Agreed(Operation* op, int set, uint64_t position, Rank last) {
-  op->ticks.agreed = Now();
+void Recorder::AgreedAt(uint64_t now, Operation* op, int set, uint64_t position, Rank last) {
+  op->ticks.agreed = now;
   flight_.MarkAgreed(op->flight, position, op->ticks.agreed);
   if (last >= 0 && !op->stands_in) {
     trace::Counters::Peer& peer = counters_.peers[last];

@@ -37,7 +37,8 @@ class Recorder {
   // A member other than this rank wants it.
   void Ready(int set, std::string_view name, Rank rank);
   // `last`: whom the others waited for; -1 where that is not known.
-  void Agreed(Operation* op, int set, uint64_t position, Rank last);
+  void Agreed(Operation* op, int set, uint64_t position, Rank last) { AgreedAt(Now(), op, set, position, last); }
+  void AgreedAt(uint64_t now, Operation* op, int set, uint64_t position, Rank last);
   // Data moves: within Agreed's turn, or later.
   void RunningAtOnce(Operation* op) {
     flight_.Mark(op->flight, trace::FlightState::kRunning, op->ticks.agreed);
@@ -57,7 +58,9 @@ class Recorder {
   bool draws() const { return timeline_.on(); }
   // Its caller got a time-out, and will hear no more of it.
   void TimedOut(const Operation& op);
-  void Cycle() { timeline_.Cycle(clock_.Now()); }
+  void Cycle() {
+    if (timeline_.on()) timeline_.Cycle(clock_.Now());
+  }
 
   // The last operations, the newest first.
   std::vector<trace::FlightGlimpse> Recent(size_t most) const { return flight_.Recent(most); }

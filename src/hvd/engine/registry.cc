@@ -99,23 +99,37 @@ Status Registry::Insert(Operation* op) {
     ++groups_.try_emplace(key, GroupUse{member->length, 0}).first->second.in_flight;
   }
   const auto add = [&](const void* begin, size_t bytes, bool writes) {
+    if (bytes == 0 || begin == nullptr) return;
     const auto from = reinterpret_cast<uintptr_t>(begin);
-    if (bytes > 0 && begin != nullptr) uses_.push_back({from, from + bytes, writes, op});
+    IndexOf(op, writes) = static_cast<int>(uses_.size());
+    uses_.push_back({from, from + bytes, writes, op});
   };
   add(op->output, op->output_bytes, true);
   if (op->input != op->output) add(op->input, op->input_bytes, false);
   op->handle = (static_cast<uint64_t>(stamp_) << 32) | next_handle_++;
   if (next_handle_ == 0) next_handle_ = 1;
   op->owners.store(2, std::memory_order_relaxed);
-  handles_.emplace(op->handle, op);
+  if (spare_handles_.empty()) {
+    handles_.emplace(op->handle, op);
+    return {};
+  }
+  auto node = std::move(spare_handles_.back());
+  spare_handles_.pop_back();
+  node.key() = op->handle;
+  node.mapped() = op;
+  handles_.insert(std::move(node));
   return {};
 }
 
 void Registry::EraseBuffers(Operation* op) {
-  for (size_t i = uses_.size(); i-- > 0;) {
-    if (uses_[i].op != op) continue;
-    uses_[i] = uses_.back();
+  for (const bool writes : {true, false}) {
+    const int at = std::exchange(IndexOf(op, writes), -1);
+    if (at < 0) continue;
+    const Use last = uses_.back();
     uses_.pop_back();
+    if (at == static_cast<int>(uses_.size())) continue;
+    uses_[static_cast<size_t>(at)] = last;
+    IndexOf(last.op, last.writes) = at;
   }
 }
 
@@ -161,7 +175,7 @@ bool Registry::Forget(Handle handle) {
     const auto found = handles_.find(handle);
     if (found == handles_.end()) return false;
     op = found->second;
-    handles_.erase(found);
+    spare_handles_.push_back(handles_.extract(found));
   }
   Drop(op);
   return true;

@@ -97,6 +97,8 @@ class Registry {
   }
   Status CheckBuffer(const Operation& op, const void* begin, size_t bytes, bool writes) const;
   void EraseBuffers(Operation* op);
+  // Of its output or its input, in uses_.
+  static int& IndexOf(Operation* op, bool writes) { return op->uses_at[writes ? 0 : 1]; }
 
   const uint32_t stamp_;
   std::mutex mutex_;
@@ -109,7 +111,9 @@ class Registry {
   };
   std::map<std::pair<const ProcessSet*, std::string>, GroupUse> groups_;
   std::vector<Use> uses_;
-  std::unordered_map<Handle, Operation*> handles_;
+  using Handles = std::unordered_map<Handle, Operation*>;
+  Handles handles_;
+  std::vector<Handles::node_type> spare_handles_;  // memory of those that were forgotten
   std::vector<std::unique_ptr<Prepared>> prepared_;
   std::unordered_multimap<std::string, size_t> prepared_by_name_;  // indices into prepared_
   uint32_t next_handle_ = 1;

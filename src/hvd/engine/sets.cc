@@ -98,6 +98,7 @@ void Engine::ConnectByMemory(ProcessSetOptions* set) {
   for (const Rank rank : set->ranks) window.flows.push_back(&recorder_.counters().peers[rank].shm);
   window.eager_bytes = world_.settings.eager_bytes;
   window.staging.chunk_bytes = world_.settings.chunk_bytes;
+  window.early = true;
   window.stream_memory = *announce;
   set->announce = std::make_unique<comm::host::WindowCommunicator>(window);
   window.stream_memory = *log;

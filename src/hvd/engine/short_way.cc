@@ -2,9 +2,10 @@
 // A small operation that was done before, on the caller's thread and in one go; see shortcut.h.
 //
 // The caller holds the token from the mark to the end, so nobody else sees the set, the registry or the recorder
-// half-way. It holds it for a bounded number of looks only: then, or as soon as anybody needs the token or the
-// registry, or the generation ends, or the marks disagree, it makes the ordinary operation of it that would have been
-// at this place, and goes on as any other.
+// half-way. It holds it for a bounded number of looks only, and for one reduction of bounded size: then, or as soon as
+// anybody needs the token or the registry, or the generation ends, or the marks disagree, it makes the ordinary
+// operation of it that would have been at this place, and goes on as any other. If it has reduced already, that one
+// runs, and is over when no peer stores into its memory any more.
 #include <sched.h>
 
 #include <utility>
@@ -29,14 +30,15 @@ bool Overlap(const Order& order) {
 
 }  // namespace
 
-// Keeps arena memory that its owner gives back meanwhile.
+// Keeps arena memory that its owner gives back while peers read it and store into it. Of what is beside the marks they
+// have copies, and the rest is between the caller and its own threads: see hvd_free.
 class Engine::ShortPins {
  public:
-  explicit ShortPins(const Order& order)
-      : input_(order.input), output_(order.output == order.input ? nullptr : order.output) {
+  ShortPins() = default;
+  void Take(const Order& order) {
     auto& arena = transport::shm::Arena::Process();
-    if (arena.Pin(input_, order.input_bytes) < 0) input_ = nullptr;
-    if (output_ != nullptr && arena.Pin(output_, order.output_bytes) < 0) output_ = nullptr;
+    if (arena.Pin(order.input, order.input_bytes) >= 0) input_ = order.input;
+    if (order.output != order.input && arena.Pin(order.output, order.output_bytes) >= 0) output_ = order.output;
   }
   ~ShortPins() {
     if (input_ != nullptr) transport::shm::Arena::Process().Release(input_);
@@ -46,11 +48,11 @@ class Engine::ShortPins {
   ShortPins& operator=(const ShortPins&) = delete;
 
  private:
-  const std::byte* input_;
-  const std::byte* output_;
+  const std::byte* input_ = nullptr;
+  const std::byte* output_ = nullptr;
 };
 
-Shortcut* Engine::BeginShort(const Order& order, ProcessSet** set) {
+Shortcut* Engine::BeginShort(const Order& order, ProcessSet** set, ShortPins* pins) {
   if (phase_.load(std::memory_order_relaxed) != Phase::kWorking || stopping_.load(std::memory_order_relaxed)) {
     return nullptr;
   }
@@ -67,6 +69,9 @@ Shortcut* Engine::BeginShort(const Order& order, ProcessSet** set) {
   if (inbox_full_.load(std::memory_order_relaxed) || !registry_.EnterShort()) return nullptr;
   shortcut->work.payload.Clear();
   shortcut->work.payload.Add({order.input, order.output, bytes});
+  shortcut->work.alone = !crowded_;  // who has to wait for a core waits once rather than twice
+  shortcut->reduced = 0;
+  if (shortcut->may_be_direct) pins->Take(order);
   if ((*set)->BeginShort(*shortcut)) return shortcut;
   registry_.LeaveShort();
   return nullptr;
@@ -104,8 +109,8 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
   ProcessSet* set = nullptr;
   Operation* op = nullptr;
   {
-    const ShortPins pins(order);
-    Shortcut* shortcut = BeginShort(order, &set);
+    ShortPins pins;
+    Shortcut* shortcut = BeginShort(order, &set, &pins);
     if (shortcut == nullptr) {
       GiveToken();
       return Short::kNone;
@@ -113,8 +118,10 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
     // The mark is on its way: what this rank keeps for itself is written meanwhile.
     shortcut->begun = recorder_.Now();
     recorder_.BeginShort(shortcut);
+    using Step = ProcessSet::ShortStep;
     auto step = set->StepShort(shortcut);
-    for (int looks = 0; step == ProcessSet::ShortStep::kWaiting; ++looks) {
+    for (int looks = 0; step == Step::kWaiting || step == Step::kReduced; ++looks) {
+      if (step == Step::kReduced) looks = 0;
       if (crowded_ && looks >= spin_limit_) {
         if (looks >= spin_limit_ + kYields || MustHurry()) break;
         sched_yield();
@@ -124,7 +131,7 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
       }
       step = set->StepShort(shortcut);
     }
-    if (step == ProcessSet::ShortStep::kDone) {
+    if (step == Step::kDone) {
       recorder_.EndShort(*shortcut, set->LastShortPosition(), set->LastOfShort());
       if (!last_error_.empty()) last_error_.clear();
       if (shape != nullptr) *shape = shortcut->request.signature.shape;

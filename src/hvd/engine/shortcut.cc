@@ -53,8 +53,10 @@ bool Shortcuts::Matches(const Shortcut& known, const Order& order) {
 
 void Shortcuts::Learn(uint64_t prepared, int process_set, const Operation& op) {
   static_assert(kKept == 1 << (64 - 54));
+  const bool in_arena = op.pinned_input && (op.pinned_output || op.output == op.input);
   const bool fits = op.work.op == OpKind::kAllreduce && op.uid != 0 && op.error.code == Code::kOk &&
-                    op.input_bytes > 0 && op.input_bytes <= kMostBytes && op.set->by_memory() && !op.detached;
+                    op.input_bytes > 0 && op.input_bytes <= (in_arena ? kMostArenaBytes : kMostBytes) &&
+                    op.set->by_memory() && !op.detached;
   if (!fits || !ProcessSet::Announces(op.request.signature)) return;
   if (table_.empty()) table_.resize(kKept);
   std::unique_ptr<Shortcut>& slot = Slot(prepared, op.request.name);

@@ -2,10 +2,12 @@
 #pragma once
 // Small blocking operations that were done before: what is known of them, so that the next time asks nothing twice.
 //
-// A shortcut is what was left of an operation that went through all checks, was agreed on by announcement and finished
-// beside the marks. A caller who asks for the same again, while nothing else is in flight on this rank, publishes the
-// mark at once, looks at the peers' marks, reduces, and is done: no Operation, no handle, no table. Whatever is out of
-// the ordinary meanwhile turns it into an ordinary operation at the same position: see short_way.cc.
+// A shortcut is what was left of an operation that went through all checks and was agreed on by announcement. A caller
+// who asks for the same again, while nothing else is in flight on this rank, publishes the mark at once, looks at the
+// peers' marks, reduces, and is done: no Operation, no handle, no table. Of larger data, where it lies in the arena or
+// in one staged chunk, it reduces a slice, and looks at the peers' counters until none of them stores any more.
+// Whatever is out of the ordinary meanwhile turns it into an ordinary operation at the same position, and in the same
+// state: see short_way.cc.
 //
 // Thread safety: call with the progress token.
 
@@ -46,18 +48,21 @@ struct Shortcut {
   comm::Work work;
   uint64_t uid = 0;                // of its plan
   uint64_t plans = 0;              // changes of the plans after which the uid was looked up
+  bool may_be_direct = false;      // peers may store into the caller's memory, if that is arena memory
   uint64_t flight = ~uint64_t{0};  // as NameEntry::flight
 
   // The run that is under way.
   uint64_t entry = ~uint64_t{0};  // in the flight recorder
   uint64_t begun = 0;             // by the recorder's clock
   uint64_t agreed = 0;
+  size_t reduced = 0;  // chunks of data that is reduced in slices; 0: this rank has not stored anything yet
 };
 
 class Shortcuts {
  public:
-  // Larger data takes so long that checks do not matter.
+  // Larger data takes so long that checks do not matter; what is not in the arena is copied in pieces.
   static constexpr size_t kMostBytes = 64 << 10;
+  static constexpr size_t kMostArenaBytes = 1 << 20;
 
   // nullptr: not known.
   Shortcut* Find(const Order& order) {

@@ -15,6 +15,10 @@ namespace {
 // While a caller waits for one operation it looks at that operation's set every time and at everything else now and
 // then.
 constexpr int kLookAround = 32;
+// A caller whose operation is over looks this often in vain before it leaves the next ones to the engine's thread, and
+// this often at all.
+constexpr int kLastLooks = 48;
+constexpr int kMostLastLooks = 1024;
 // With more ranks than cores, the core is given away this many times before the rank sleeps: the peer that it waits for
 // may be waiting for this very core.
 constexpr int kYields = 200;
@@ -89,13 +93,27 @@ bool Engine::Wait(Operation* op, Time until) {
     // On the completion thread: nobody else can, while this job waits.
     if (completer_.OnThisThread()) completer_.RunAllocs();
     if (TakeToken(op, until)) {
+      const bool waits = !op->over.load(std::memory_order_acquire);  // else its set may be gone
       TurnUntilOver(op, until);
+      if (waits && op->over.load(std::memory_order_acquire) && op->set->by_memory()) EndMore(op->set);
       GiveToken();
     }
     if (op->over.load(std::memory_order_acquire) || world_.loop->Now() >= until) break;
   }
   if (unfinished()) world_.loop->Wake();
   return op->over.load(std::memory_order_acquire);
+}
+
+// Who submitted many and waits for one of them waits for the next one soon. Waking the engine's thread for those
+// between, and taking the token back from it, takes longer than they do.
+void Engine::EndMore(ProcessSet* set) {
+  const int patience = crowded_ ? 1 : kLastLooks;
+  bool left = true;
+  for (int looks = 0, vain = 0; looks < kMostLastLooks && vain < patience && left; ++looks) {
+    if (callers_waiting_.load(std::memory_order_relaxed) > 0 || stopping_.load(std::memory_order_relaxed)) return;
+    if (phase_.load(std::memory_order_relaxed) != Phase::kWorking || world_.window->revoked()) return;
+    vain = set->StepMarks(&left) ? 0 : vain + 1;
+  }
 }
 
 void Engine::TurnUntilOver(Operation* op, Time until) {

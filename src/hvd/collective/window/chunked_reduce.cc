@@ -2,10 +2,25 @@
 #include "hvd/collective/window/chunked_reduce.h"
 
 #include "hvd/collective/pattern/slices.h"
+#include "hvd/collective/window/per_member.h"
 
 namespace hvd::collective::window {
 
-ChunkedReduce::ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload)
+void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk) {
+  const auto range = pattern::Chunk(bytes, meeting.staging.chunk_bytes, chunk);
+  const size_t element = SizeOf(type);
+  const auto slice = pattern::Slice(range.size() / element, element, meeting.members(), meeting.me());
+  PerMember<const void*> sources(meeting.members());
+  PerMember<void*> targets(meeting.members());
+  for (int m = 0; m < meeting.members(); ++m) {
+    sources[m] = meeting.Source(m, chunk) + slice.begin * element;
+    targets[m] = meeting.Target(m, chunk) + slice.begin * element;
+  }
+  kernel::Reduce(op, type, sources.all(), targets.all(), slice.size(), scale);
+}
+
+ChunkedReduce::ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
+                             size_t reduced)
     : meeting_(meeting),
       op_(op),
       type_(type),
@@ -13,15 +28,17 @@ ChunkedReduce::ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::S
       payload_(payload),
       chunks_(pattern::ChunkCount(payload->bytes(), meeting.staging.chunk_bytes)),
       place_(meeting.header(meeting.me()).place),
+      reduced_count_(reduced),
       in_seen_(meeting.members()),
-      out_seen_(meeting.members()),
-      sources_(meeting.members()),
-      targets_(meeting.members()) {
+      out_seen_(meeting.members()) {
   // What is not copied in is readable as soon as its mark is.
   for (int m = 0; m < meeting_.members(); ++m) {
     if (!IsCopiedIn(meeting_.header(m).place)) in_seen_[m] = chunks_;
   }
-  if (!IsCopiedIn(place_)) staged_count_ = chunks_;
+  const int me = meeting_.me();
+  staged_count_ = IsCopiedIn(place_) ? meeting_.In(me) : chunks_;
+  in_seen_[me] = staged_count_;
+  out_seen_[me] = reduced;
 }
 
 Progress ChunkedReduce::Step() {
@@ -46,14 +63,7 @@ bool ChunkedReduce::StageChunk() {
 
 bool ChunkedReduce::ReduceChunk() {
   if (reduced_count_ == chunks_ || !meeting_.AllIn(&in_seen_, reduced_count_ + 1)) return false;
-  const auto range = pattern::Chunk(payload_->bytes(), meeting_.staging.chunk_bytes, reduced_count_);
-  const size_t element = SizeOf(type_);
-  const auto slice = pattern::Slice(range.size() / element, element, meeting_.members(), meeting_.me());
-  for (int m = 0; m < meeting_.members(); ++m) {
-    sources_[m] = meeting_.Source(m, reduced_count_) + slice.begin * element;
-    targets_[m] = meeting_.Target(m, reduced_count_) + slice.begin * element;
-  }
-  kernel::Reduce(op_, type_, sources_, targets_, slice.size(), scale_);
+  ReduceSlice(meeting_, op_, type_, scale_, payload_->bytes(), reduced_count_);
   meeting_.PublishOut(++reduced_count_);
   out_seen_[meeting_.me()] = reduced_count_;
   return true;

@@ -15,10 +15,16 @@
 
 namespace hvd::collective::window {
 
+// This member's part of chunk `chunk` of `bytes`: reduces its slice and stores it to all. Every member's chunk is
+// readable.
+void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk);
+
 class ChunkedReduce final : public Machine {
  public:
-  // `payload` stays the caller's until kDone.
-  ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload);
+  // `payload` stays the caller's until kDone. Chunks that this member has staged already are not staged again.
+  // `reduced`: its part of so many chunks was reduced and published before.
+  ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
+                size_t reduced = 0);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override;
@@ -36,12 +42,10 @@ class ChunkedReduce final : public Machine {
   const size_t chunks_;
   const Place place_;  // of this rank's data
   size_t staged_count_ = 0;
-  size_t reduced_count_ = 0;
+  size_t reduced_count_;
   size_t finished_count_ = 0;
   std::vector<uint64_t> in_seen_;
   std::vector<uint64_t> out_seen_;
-  std::vector<const void*> sources_;
-  std::vector<void*> targets_;
 };
 
 }  // namespace hvd::collective::window

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/collective/window/one_shot.h"
 
-#include <array>
+#include "hvd/collective/window/per_member.h"
 
 namespace hvd::collective::window {
 
@@ -15,18 +15,10 @@ bool AllBesideMarks(const Meeting& meeting) {
 void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, pattern::Range range,
                    std::byte* to) {
   if (to == nullptr || range.size() == 0) return;
-  constexpr int kOnStack = 64;
-  std::array<const void*, kOnStack> few;
-  std::vector<const void*> many;
-  const void** sources = few.data();
-  if (meeting.members() > kOnStack) {
-    many.resize(meeting.members());
-    sources = many.data();
-  }
+  PerMember<const void*> sources(meeting.members());
   for (int m = 0; m < meeting.members(); ++m) sources[m] = meeting.Source(m, 0) + range.begin;
   void* target = to;
-  kernel::Reduce(op, type, {sources, static_cast<size_t>(meeting.members())}, {&target, 1}, range.size() / SizeOf(type),
-                 scale);
+  kernel::Reduce(op, type, sources.all(), {&target, 1}, range.size() / SizeOf(type), scale);
 }
 
 void CopyOneShot(const Meeting& meeting, int source, pattern::Range range, std::byte* to) {

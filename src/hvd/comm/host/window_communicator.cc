@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "hvd/base/fetch.h"
+#include "hvd/collective/pattern/slices.h"
 #include "hvd/collective/window/chunked_pull.h"
 #include "hvd/collective/window/chunked_reduce.h"
 #include "hvd/collective/window/chunked_scatter.h"
@@ -149,6 +150,10 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
         work.payload.Gather(0, bytes, header.tiny);
         return Outcome::kPublished;
       case Place::kInline:
+        if (work.alone && options_.early && bytes > algorithms::kMostAloneInline &&
+            PlaceStaged(position, work, header) == Outcome::kPublished) {
+          return Outcome::kPublished;
+        }
         header.place = Place::kInline;
         work.payload.Gather(0, bytes, stream_.payload(stream_.me(), position));
         return Outcome::kPublished;
@@ -159,10 +164,10 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
         if (PlaceCopied(work, header)) return Outcome::kPublished;
         break;
       default:
-        return PlaceStaged(position, header);
+        return PlaceStaged(position, work, header);
     }
   }
-  return PlaceStaged(position, header);
+  return PlaceStaged(position, work, header);
 }
 
 bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
@@ -193,14 +198,21 @@ bool WindowCommunicator::PlaceCopied(const Work& work, Header& header) const {
   return true;
 }
 
-WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, Header& header) {
-  const int lane = static_cast<int>(position % kStagingLanes);
-  if (staging_user_[lane] != 0 && staging_user_[lane] != position + 1) return Outcome::kBusy;
+WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, const Work& work, Header& header) {
+  // The first that is free: it is in the cache if any is.
+  int lane = 0;
+  while (lane < kStagingLanes && staging_user_[lane] != 0 && staging_user_[lane] != position + 1) ++lane;
+  if (lane == kStagingLanes) return Outcome::kBusy;
   if (staging_[lane] == nullptr) staging_[lane] = options_.memory->Allocate(options_.staging.bytes());
   if (staging_[lane] == nullptr) return Outcome::kExhausted;
   staging_user_[lane] = position + 1;
   header.place = Place::kStaged;
   header.in_offset = static_cast<uint64_t>(options_.memory->OffsetOf(staging_[lane], options_.staging.bytes()));
+  if (options_.early && work.op == OpKind::kAllreduce) {
+    const auto first = collective::pattern::Chunk(work.payload.bytes(), options_.staging.chunk_bytes, 0);
+    work.payload.Gather(first.begin, first.size(), staging_[lane]);
+    stream_.counters(stream_.me(), position).in.store(Stream::Count(position, 1), std::memory_order_release);
+  }
   return Outcome::kPublished;
 }
 
@@ -251,9 +263,14 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
   return meeting;
 }
 
-std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
+Meeting WindowCommunicator::MeetingFor(uint64_t position, OpKind op) const {
   Meeting meeting = MeetingAt(position);
-  meeting.staging.chunk_bytes = ChunkBytes(meeting, options_.places.For(work->op));
+  meeting.staging.chunk_bytes = ChunkBytes(meeting, options_.places.For(op));
+  return meeting;
+}
+
+std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
+  const Meeting meeting = MeetingFor(position, work->op);
   const bool beside_marks = collective::window::AllBesideMarks(meeting);
   CountFlow(*work, stream_.me(), beside_marks ? 0 : meeting.staging.chunk_bytes, options_.flows);
   if (beside_marks) {
@@ -335,8 +352,9 @@ void WindowCommunicator::Withdraw(uint64_t position) {
 }
 
 void WindowCommunicator::Release(uint64_t position) {
-  uint64_t& user = staging_user_[position % kStagingLanes];
-  if (user == position + 1) user = 0;
+  for (uint64_t& user : staging_user_) {
+    if (user == position + 1) user = 0;
+  }
   finished_ |= 1u << (position - released_);
   if ((finished_ & 1) == 0) return;
   while (finished_ & 1) {

@@ -40,6 +40,7 @@ struct WindowOptions {
   std::byte* stream_memory = nullptr;  // collective::window::Stream::Bytes(members, eager_bytes), carved
   size_t eager_bytes = 64 << 10;       // room for data beside a mark
   collective::window::Staging staging;
+  bool early = false;  // the first staged chunk of an allreduce is readable as soon as its mark is
   Places places;
 };
 
@@ -74,43 +75,68 @@ class WindowCommunicator final : public Communicator {
   // All marks are there: whether they name the same plan.
   bool Agreed(uint64_t position) const;
   int64_t FirstDim(int member, uint64_t position) const { return stream_.header(member, position).first_dim; }
-  // For one that waits for its first look to succeed: all of Missing, Agreed and whether the data is beside the marks,
-  // so that Begin finishes.
+  // For one that waits for its first look to succeed: all of Missing, Agreed and where the data is.
   struct Look {
+    enum class Data {
+      kBeside,  // beside the marks: Finish
+      kSliced,  // readable at once, and large: ReduceSlices
+      kOther,   // not that simple, or the marks do not agree
+    };
     int missing = -1;
-    bool finishes = false;
+    Data data = Data::kOther;
   };
-  Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid) const {
+  Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid, size_t bytes) const {
+    using collective::window::Place;
     const uint64_t mark = collective::window::Stream::Mark(epoch, position);
-    bool finishes = true;
+    bool agreed = true;
+    bool beside = true;
+    bool direct = true;
+    bool sliced = true;
     for (int m = 0; m < stream_.members(); ++m) {
       const collective::window::Header& header = stream_.header(m, position);
-      if (header.mark.load(std::memory_order_acquire) != mark) return {m, false};
-      finishes &= header.uid == uid && collective::window::IsBesideMark(header.place);
+      if (header.mark.load(std::memory_order_acquire) != mark) return {m, Look::Data::kOther};
+      agreed &= header.uid == uid;
+      beside &= collective::window::IsBesideMark(header.place);
+      direct &= header.place == Place::kDirect;
+      sliced &= header.place >= Place::kInline && header.place != Place::kCopied;
     }
-    return {-1, finishes};
+    if (!agreed) return {};
+    sliced &= direct || (options_.early && bytes <= options_.staging.chunk_bytes);
+    return {-1, beside ? Look::Data::kBeside : sliced ? Look::Data::kSliced : Look::Data::kOther};
   }
   // Who brings what, once all marks are there.
   collective::window::Meeting MeetingAt(uint64_t position) const;
   // All marks are there and agree: moves the data. nullptr: already finished (data beside the marks).
   std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work);
-  // As Begin, where LookAt has seen that it finishes.
+  // As Begin, where LookAt has seen that the data is beside the marks.
   void Finish(uint64_t position, const Work& work);
+  // An allreduce of data that LookAt has seen to be sliced: all of this member's part, at once. Its number of chunks.
+  size_t ReduceSlices(uint64_t position, const Work& work);
+  // After that: a member that may still store into this one's memory; -1: the result is there.
+  int Storing(uint64_t position, size_t chunks) const;
+  // Then: puts it where it is wanted.
+  void TakeResult(uint64_t position, const Work& work) const;
+  // Instead of these two: a machine that waits for the others.
+  std::unique_ptr<collective::Machine> GoOn(uint64_t position, const Work* work, size_t chunks);
+  // Whether peers may work on so many bytes where they lie.
+  bool MayBeDirect(OpKind op, size_t bytes) const;
   // Marks from `position` on count for nobody: their positions will be published anew, in another epoch.
   void Withdraw(uint64_t position);
   // This member is finished with the position, in whichever way.
   void Release(uint64_t position);
 
  private:
-  static constexpr int kStagingLanes = 2;
+  static constexpr int kStagingLanes = 4;
 
+  // With chunks as large as the marks allow.
+  collective::window::Meeting MeetingFor(uint64_t position, OpKind op) const;
   bool SlotFree(uint64_t position);
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
   // False: the data is not in the arena, or not in one piece.
   bool PlaceDirect(const Work& work, collective::window::Header& header) const;
   // False: its result does not go to the arena, or not in one piece.
   bool PlaceCopied(const Work& work, collective::window::Header& header) const;
-  Outcome PlaceStaged(uint64_t position, collective::window::Header& header);
+  Outcome PlaceStaged(uint64_t position, const Work& work, collective::window::Header& header);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
 
