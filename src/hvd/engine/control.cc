@@ -26,6 +26,8 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
   };
   if (auto* ready = std::get_if<wire::ReadyMessage>(&*message)) {
     if (ProcessSet* set = set_of(ready->set)) set->OnReady(set->MemberOf(from), ready->uid, ready->first_dim);
+  } else if (auto* mark = std::get_if<wire::MarkMessage>(&*message)) {
+    if (ProcessSet* set = set_of(mark->set)) set->OnMark(set->MemberOf(from), *mark);
   } else if (auto* request = std::get_if<wire::RequestMessage>(&*message)) {
     if (ProcessSet* set = set_of(request->set)) set->OnRequest(set->MemberOf(from), std::move(request->request));
   } else if (auto* log = std::get_if<wire::LogMessage>(&*message)) {

@@ -137,7 +137,7 @@ Result<Handle> Engine::Submit(Submission submission) {
     BeginOnLoop(op);
     // Where the peers come at the same time it is over before the engine's thread would have woken up. Of all else that
     // thread takes care: it is woken while anything is unfinished.
-    set->announces() && thread_.joinable() ? EndMore(set) : static_cast<void>(Progress());
+    set->announces_in_memory() && thread_.joinable() ? EndMore(set) : static_cast<void>(Progress());
     GiveToken();
   } else {
     LeaveInInbox(op);

@@ -64,6 +64,7 @@ class Engine final : public SetHost {
     bool dynamic_sets = false;                    // sets may be added and removed
     bool own_thread = true;                       // false: only callers turn it (simulation, tests)
     bool signals = false;                         // may take signals, for the flight recorder
+    ResumePolicy resume_policy{};                 // how eager this rank's sequencers are to have operations announced
   };
   // Wires an engine into a world. Fails on process sets that are not valid.
   static Result<std::unique_ptr<Engine>> Create(World world, Options options);
@@ -136,6 +137,8 @@ class Engine final : public SetHost {
   void ConnectByMemory(ProcessSetOptions* set);
   void ConnectByPairs(ProcessSetOptions* set);
   void ConnectByHosts(ProcessSetOptions* set, comm::host::PairOptions pairs);
+  // For those that are connected by pairs: small operations are announced.
+  void ConnectByMail(ProcessSetOptions* set, const comm::host::PairOptions& pairs);
   // Frees removed process sets that nobody knows any more.
   void ReclaimSets();
   void ConnectByMpi(ProcessSetOptions* set);
@@ -262,6 +265,7 @@ class Engine final : public SetHost {
     std::vector<std::byte> bytes;
   };
   std::vector<EarlyMessage> early_;
+  wire::Bytes mail_buffer_;  // of a mark that is being sent
   Recorder recorder_;
   Completer completer_;
   Liveness liveness_;

@@ -15,9 +15,13 @@ const Error kSuccess{Code::kOk, {}, -1};
 
 }  // namespace
 
-ProcessSet::ProcessSet(ProcessSetOptions options) : options_(std::move(options)) {
+ProcessSet::ProcessSet(ProcessSetOptions options)
+    : options_(std::move(options)),
+      announcer_(options_.announce != nullptr ? static_cast<comm::Announcer*>(options_.announce.get())
+                                              : options_.mail.get()) {
   if (sequencer_here()) sequencer_ = std::make_unique<controller::Sequencer>(options_.sequencer);
   announcing_ = options_.announce != nullptr;
+  epoch_closed_ = options_.mail != nullptr;
 }
 
 ProcessSet::~ProcessSet() = default;
@@ -50,7 +54,7 @@ void ProcessSet::Start(Operation* op) {
   if (op->work.op == OpKind::kJoin) return BeginJoin(op);
   if (announcing_) {
     const controller::PlanPtr& plan = book_.FindByName(op->request.name);
-    if (plan != nullptr && controller::Fits(*plan, op->request.signature) && Announces(op->request.signature)) {
+    if (plan != nullptr && controller::Fits(*plan, op->request.signature) && CanAnnounce(*op)) {
       op->uid = plan->uid;
       op->state = State::kAnnounced;
       options_.recorder->counters().cache_hits.Add(1);
@@ -138,9 +142,10 @@ void ProcessSet::MoveAlone(Operation* op) {
 bool ProcessSet::Step() {
   if (gave_up_) return false;
   bool moved = !held_.empty() && StartHeld();
-  if (options_.announce != nullptr) {
+  if (announcer_ != nullptr) {
     if (!waiting_.empty()) moved |= PublishMarks();
     if (head_ != next_) moved |= DecideMarks();
+    if (!kept_.empty()) moved |= ApplyKept();
   }
   if (!queued_.empty()) moved |= StartQueued();
   if (!allocating_.empty()) moved |= StepAllocating();
@@ -161,11 +166,11 @@ bool ProcessSet::StepAllocating() {
     }
     op->state = State::kRunning;
     options_.recorder->Running(op);
-    running.machine = options_.announce->Begin(running.position, &op->work);
+    running.machine = announcer_->Begin(running.position, &op->work);
     if (running.machine != nullptr) {
       running_.push_back(std::move(running));
     } else {
-      options_.announce->Release(running.position);
+      announcer_->Release(running.position);
       Finish(op, kSuccess);
     }
     return true;
@@ -195,7 +200,7 @@ bool ProcessSet::StepRunning() {
       GiveUp(error);
       return false;
     }
-    if (done.announced) options_.announce->Release(done.position);
+    if (done.announced) announcer_->Release(done.position);
     for (Operation* op : done.ops) Finish(op, kSuccess);
   }
   return moved;

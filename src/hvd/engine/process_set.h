@@ -3,15 +3,19 @@
 // A process set on this rank: takes operations from submission to agreement, runs them, and hands them back.
 //
 // Two roads lead to agreement.
-//   announcing  members share memory. Each puts marks for what it wants next into the announcement stream; equal marks
-//   at a
-//               position are the agreement, without a message.
+//   announcing  each member puts marks for what it wants next into the announcement stream; equal marks at a position
+//               are the agreement. Members that share memory read each other's marks there, without a message. Others
+//               mail them to each other, for small operations only, with the data: one message each way.
 //   sequenced   the lowest member (the sequencer) is told by messages, and answers with the log.
 // A member that wants something the stream cannot say (a plan that is not known yet) puts a void mark and is sequenced
 // from then on. Void or different marks at a position close the epoch for all members at that position: everything
 // announced from there on goes to the sequencer. When nothing is left half-ready the sequencer logs "resume", which
 // opens the next epoch. Whoever has told the sequencer something that was not executed before "resume" puts a void mark
 // first. So an operation never waits on one road on one rank and on the other road on another rank for ever.
+//
+// By mail a member's mark may come later than what the sequencer did upon it: log entries from "resume" on wait until
+// the epoch before it has ended here, too. Leaving the stream and coming back costs messages there, so the sequencer
+// resumes only when that is worth it (resume_policy.h), and a set begins with its stream closed.
 //
 // Thread safety: call with the progress token.
 
@@ -22,11 +26,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hvd/comm/host/mail_communicator.h"
 #include "hvd/comm/host/window_communicator.h"
 #include "hvd/controller/plan_book.h"
 #include "hvd/controller/sequencer.h"
 #include "hvd/engine/operation.h"
 #include "hvd/engine/recorder.h"
+#include "hvd/engine/resume_policy.h"
 #include "hvd/engine/shortcut.h"
 
 namespace hvd::engine {
@@ -53,12 +59,15 @@ class SetHost {
 
 struct ProcessSetOptions {
   int id = 0;
-  int serial = 0;                                            // as `id`, but never given out again; messages carry it
-  std::vector<Rank> ranks;                                   // sorted
-  int me = -1;                                               // member index; -1: this rank is no member
-  std::unique_ptr<comm::host::WindowCommunicator> announce;  // nullptr: always sequenced
+  int serial = 0;           // as `id`, but never given out again; messages carry it
+  std::vector<Rank> ranks;  // sorted
+  int me = -1;              // member index; -1: this rank is no member
+  // One of the two, or neither: always sequenced.
+  std::unique_ptr<comm::host::WindowCommunicator> announce;
+  std::unique_ptr<comm::host::MailCommunicator> mail;
   std::unique_ptr<comm::Communicator> log;
   controller::SequencerOptions sequencer;
+  ResumePolicy resume_policy;  // the sequencer's, by mail
   SetHost* host = nullptr;
   Recorder* recorder = nullptr;
 };
@@ -73,10 +82,10 @@ class ProcessSet {
   const std::vector<Rank>& ranks() const { return options_.ranks; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
   bool included() const { return options_.me >= 0; }
-  // Whether what is submitted now is agreed on by announcement, if its plan is known.
-  bool announces() const { return announcing_; }
   // Whether its data moves through shared memory.
   bool by_memory() const { return options_.announce != nullptr; }
+  // Whether what is submitted now is agreed on by announcement there, if its plan is known.
+  bool announces_in_memory() const { return announcing_ && by_memory(); }
   // Whether something runs that must be looked at again and again.
   bool polled() const { return options_.log != nullptr && options_.log->polled(); }
   // Whether the operation's result has another size than its input.
@@ -112,6 +121,7 @@ class ProcessSet {
   // Messages.
   void OnRequest(int member, controller::Request request);
   void OnReady(int member, uint64_t uid, int64_t first_dim);
+  void OnMark(int member, const wire::MarkMessage& mark);
   void OnLog(uint64_t first_position, std::vector<controller::LogEntry> entries);
   // Sequencer: appends what is decided, tells everybody. False if there was nothing.
   bool FlushLog();
@@ -161,6 +171,12 @@ class ProcessSet {
   void PrepareWork(Operation* op);
   // The short operation is over.
   void LeaveShortPosition(const Shortcut& shortcut);
+  // Whether it goes by announcement, where there is an epoch and its plan is known.
+  bool CanAnnounce(const Operation& op) const;
+  // By mail: whether all marks at a position bring as much data as they say. False: gave up.
+  bool CheckMail(const Operation& op, uint64_t position);
+  // By mail, after a member left: how many of the announced operations it has agreed to. They go on.
+  size_t AgreedByLeaver(int member) const;
   // Ends the announcing road for everybody: what comes next cannot be said there.
   void StopAnnouncing();
   // Takes part, for a member that has joined, in what the others agreed on.
@@ -180,12 +196,20 @@ class ProcessSet {
   bool DecideMarks();
   void CloseEpoch();
   void Resume(uint64_t epoch);
+  // Whether it resumes announcing and this rank does not know the end of the epoch before it yet.
+  bool WaitsForMarks(const controller::LogEntry& entry);
+  // The entries that waited, as far as they need not any more. False: none.
+  bool ApplyKept();
+  // Sequencer: whether to log "resume" behind these entries.
+  bool ShallResume(const std::vector<controller::LogEntry>& entries);
   void AppendLog(std::vector<controller::LogEntry> entries);
   // Sequencer, after a member left: the end of everything that is not complete.
   std::vector<controller::LogEntry> LostEntries() const;
   void ApplyEntry(const controller::LogEntry& entry);
   void Execute(const controller::LogEntry& entry);
   void Forget(const controller::LogEntry& entry);
+  // Of one row of the first dimension.
+  static size_t RowBytes(const controller::Signature& signature);
   // What one member does alone, when its result has its memory.
   void MoveAlone(Operation* op);
   // Who gives how much to whom; `rows` as Execution::first_dims. The rows of this member's result.
@@ -204,15 +228,18 @@ class ProcessSet {
   bool sequencer_here() const { return options_.me == 0; }
 
   ProcessSetOptions options_;
+  comm::Announcer* const announcer_;  // options_.announce or options_.mail
   controller::PlanBook book_;
   std::unique_ptr<controller::Sequencer> sequencer_;  // on the lowest member only
   bool log_dirty_ = false;
   uint64_t log_length_ = 0;
+  std::deque<controller::LogEntry> kept_;  // from a "resume" on that is to wait
 
   // Announcements.
   bool announcing_ = false;
   bool epoch_closed_ = false;
   uint64_t epoch_ = 0;
+  uint64_t epoch_first_ = 0;          // position of the epoch
   uint64_t head_ = 0;                 // first position that is not decided
   uint64_t next_ = 0;                 // first position without this rank's mark
   int late_ = -1;                     // the member whose mark was missing at the last look

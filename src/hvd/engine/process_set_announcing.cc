@@ -5,7 +5,7 @@
 namespace hvd::engine {
 
 using Look = comm::host::WindowCommunicator::Look;
-using Outcome = comm::host::WindowCommunicator::Outcome;
+using Outcome = comm::Announcer::Outcome;
 using State = Operation::State;
 
 namespace {
@@ -23,10 +23,9 @@ bool ProcessSet::PublishMarks() {
   bool moved = false;
   while (!waiting_.empty()) {
     Operation* op = waiting_.front();
-    const Outcome outcome =
-        op == nullptr
-            ? options_.announce->Publish(epoch_, next_, 0, 0, kNoWork)
-            : options_.announce->Publish(epoch_, next_, op->uid, controller::FirstDim(op->request.signature), op->work);
+    const Outcome outcome = op == nullptr ? announcer_->Publish(epoch_, next_, 0, 0, kNoWork)
+                                          : announcer_->Publish(epoch_, next_, op->uid,
+                                                                controller::FirstDim(op->request.signature), op->work);
     if (outcome == Outcome::kBusy) break;
     if (outcome == Outcome::kExhausted) {
       GiveUp({Code::kResourceExhausted, "no shared memory left for staging large tensors"});
@@ -42,19 +41,20 @@ bool ProcessSet::PublishMarks() {
 
 bool ProcessSet::DecideMarks() {
   bool moved = false;
-  while (head_ != next_) {
-    if (const int missing = options_.announce->Missing(epoch_, head_); missing >= 0) {
+  while (head_ != next_ && !gave_up_) {
+    if (const int missing = announcer_->Missing(epoch_, head_); missing >= 0) {
       // Members put their marks in order, so this one wants none of what is announced here so far.
       late_ = missing;
       late_below_ = next_;
       break;
     }
     moved = true;
-    if (!options_.announce->Agreed(head_)) {
+    if (!announcer_->Agreed(head_)) {
       CloseEpoch();
       break;
     }
     Operation* op = announced_.front();
+    if (options_.mail != nullptr && !CheckMail(*op, head_)) break;
     announced_.pop_front();
     StartAnnounced(op, head_++);
   }
@@ -138,20 +138,23 @@ void ProcessSet::AdoptShort(Operation* op, const Shortcut& shortcut) {
 }
 
 void ProcessSet::CloseEpoch() {
-  options_.announce->Release(head_);
+  announcer_->Release(head_);
   std::vector<Operation*> rest(announced_.begin(), announced_.end());
   rest.insert(rest.end(), waiting_.begin(), waiting_.end());
   announced_.clear();
   waiting_.clear();
   next_ = ++head_;
-  options_.announce->Withdraw(head_);
+  announcer_->Withdraw(head_);
   ++epoch_;
+  options_.resume_policy.Closed(head_ - 1 - epoch_first_);
+  epoch_first_ = head_;
   announcing_ = false;
   late_below_ = 0;
   epoch_closed_ = true;
   log_dirty_ = true;  // the sequencer may resume at once
   for (Operation* op : rest) {
-    if (op != nullptr) Tell(op);
+    if (op == nullptr) continue;
+    left_.code == Code::kOk ? Tell(op) : Finish(op, left_);
   }
   if (join_waits_) {
     join_waits_ = false;
@@ -160,7 +163,8 @@ void ProcessSet::CloseEpoch() {
 }
 
 void ProcessSet::Resume(uint64_t epoch) {
-  // The sequencer saw all marks of the closing position before it logged this, so they are visible here, too.
+  // The sequencer saw all marks of the closing position before it logged this. So in memory they are visible here, too;
+  // by mail this entry has waited for them.
   while (epoch_ < epoch && DecideMarks()) {
   }
   if (epoch_ != epoch || !epoch_closed_) {
@@ -191,7 +195,7 @@ void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
   options_.recorder->Agreed(op, id(), position, options_.ranks[last]);
   if (SizesResult(op->work.op)) {
     std::vector<int64_t> first_dims(size());
-    for (int m = 0; m < size(); ++m) first_dims[m] = options_.announce->FirstDim(m, position);
+    for (int m = 0; m < size(); ++m) first_dims[m] = announcer_->FirstDim(m, position);
     if (!PrepareResult(op, op->work.op == OpKind::kAlltoall ? controller::EvenRows(first_dims) : first_dims)) {
       allocating_.push_back(Announced(op, position, nullptr));
       return;
@@ -199,11 +203,11 @@ void ProcessSet::StartAnnounced(Operation* op, uint64_t position) {
   }
   op->state = State::kRunning;
   options_.recorder->RunningAtOnce(op);
-  if (auto machine = options_.announce->Begin(position, &op->work); machine != nullptr) {
+  if (auto machine = announcer_->Begin(position, &op->work); machine != nullptr) {
     running_.push_back(Announced(op, position, std::move(machine)));
     return;
   }
-  options_.announce->Release(position);
+  announcer_->Release(position);
   Finish(op, kSuccess);
 }
 

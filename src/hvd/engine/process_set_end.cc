@@ -27,7 +27,7 @@ std::vector<Rank> ProcessSet::MissingFor(const Operation& op) const {
   std::vector<Rank> ranks;
   if (op.state == State::kAnnounced && head_ != next_) {
     std::vector<int> members;
-    options_.announce->CollectMissing(epoch_, head_, &members);
+    announcer_->CollectMissing(epoch_, head_, &members);
     for (int member : members) ranks.push_back(options_.ranks[member]);
   }
   if (sequencer_ != nullptr && op.state == State::kSent) {
@@ -41,8 +41,8 @@ std::vector<Rank> ProcessSet::MissingFor(const Operation& op) const {
 
 void ProcessSet::CollectAwaited(std::set<Rank>* ranks) const {
   std::vector<int> members;
-  if (head_ != next_) options_.announce->CollectMissing(epoch_, head_, &members);
-  if (!waiting_.empty()) options_.announce->CollectHolders(&members);
+  if (head_ != next_) announcer_->CollectMissing(epoch_, head_, &members);
+  if (!waiting_.empty()) announcer_->CollectHolders(&members);
   for (const Running& running : running_) running.machine->CollectAwaited(&members);
   for (int member : members) {
     if (member != options_.me) ranks->insert(options_.ranks[member]);
@@ -77,16 +77,18 @@ void ProcessSet::OnLeft(int member, const Error& error) {
     }
     FlushLog();
     left_ = error;
-    lost.insert(lost.end(), announced_.begin(), announced_.end());
+    ApplyKept();
     lost.insert(lost.end(), waiting_.begin(), waiting_.end());
     lost.insert(lost.end(), held_.begin(), held_.end());
     if (std::exchange(join_waits_, false)) lost.push_back(joined_);
-    announced_.clear();
     waiting_.clear();
     held_.clear();
-    next_ = head_;
     announcing_ = false;
   }
+  const auto agreed = announced_.begin() + static_cast<ptrdiff_t>(AgreedByLeaver(member));
+  lost.insert(lost.end(), agreed, announced_.end());
+  announced_.erase(agreed, announced_.end());
+  next_ = head_ + announced_.size();
   if (sequencer_ != nullptr) {
     AppendLog(LostEntries());
   } else if (member == 0) {
@@ -113,6 +115,7 @@ void ProcessSet::FailAll(const Error& error) {
   waiting_.clear();
   held_.clear();
   sent_.clear();
+  kept_.clear();
   queued_.clear();
   allocating_.clear();
   running_.clear();

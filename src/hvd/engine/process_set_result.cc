@@ -9,16 +9,16 @@ using State = Operation::State;
 
 namespace {
 
-size_t RowBytes(const controller::Signature& signature) {
-  size_t bytes = SizeOf(signature.dtype);
-  for (size_t i = 1; i < signature.shape.size(); ++i) bytes *= static_cast<size_t>(signature.shape[i]);
-  return bytes;
-}
-
 // Rows of member m when `rows` are dealt out: the first ones get one more where it does not come out even.
 int64_t RowsOf(int64_t rows, int members, int m) { return rows / members + (m < rows % members ? 1 : 0); }
 
 }  // namespace
+
+size_t ProcessSet::RowBytes(const controller::Signature& signature) {
+  size_t bytes = SizeOf(signature.dtype);
+  for (size_t i = 1; i < signature.shape.size(); ++i) bytes *= static_cast<size_t>(signature.shape[i]);
+  return bytes;
+}
 
 bool ProcessSet::SizesResult(OpKind op) {
   return op == OpKind::kAllgather || op == OpKind::kAlltoall || op == OpKind::kReducescatter;

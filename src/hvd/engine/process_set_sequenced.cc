@@ -57,7 +57,7 @@ bool ProcessSet::FlushLog() {
   if (sequencer_ == nullptr || !log_dirty_) return false;
   log_dirty_ = false;
   std::vector<LogEntry> entries = sequencer_->TakeLog();
-  if (epoch_closed_ && left_.code == Code::kOk && sequencer_->idle()) {
+  if (ShallResume(entries)) {
     LogEntry resume;
     resume.kind = LogEntry::Kind::kResume;
     resume.uid = epoch_;
@@ -85,7 +85,20 @@ void ProcessSet::OnLog(uint64_t first_position, std::vector<LogEntry> entries) {
     return;
   }
   log_length_ += entries.size();
-  for (const LogEntry& entry : entries) ApplyEntry(entry);
+  auto next = entries.begin();
+  for (; kept_.empty() && next != entries.end() && !WaitsForMarks(*next); ++next) ApplyEntry(*next);
+  kept_.insert(kept_.end(), std::make_move_iterator(next), std::make_move_iterator(entries.end()));
+}
+
+bool ProcessSet::ApplyKept() {
+  bool moved = false;
+  while (!kept_.empty() && !WaitsForMarks(kept_.front())) {
+    const LogEntry entry = std::move(kept_.front());
+    kept_.pop_front();
+    ApplyEntry(entry);
+    moved = true;
+  }
+  return moved;
 }
 
 void ProcessSet::ApplyEntry(const LogEntry& entry) {

@@ -19,7 +19,7 @@ std::vector<ProcessSet::Wait> ProcessSet::CollectWaits() const {
   for (size_t i = 0; i < announced_.size(); ++i) {
     if (announced_[i] == nullptr) continue;
     std::vector<int> members;
-    options_.announce->CollectMissing(epoch_, head_ + i, &members);
+    announcer_->CollectMissing(epoch_, head_ + i, &members);
     waits.push_back({announced_[i], {}, nullptr, Stage::kAsked, ranks_of(members)});
   }
   for (const Operation* op : waiting_) {

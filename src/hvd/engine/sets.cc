@@ -59,6 +59,7 @@ std::unique_ptr<ProcessSet> Engine::MakeSet(std::vector<Rank> ranks) {
   set.recorder = &recorder_;
   set.sequencer = {set.id, ranks, world_.settings.cache_capacity, fusion_threshold_.load(std::memory_order_relaxed),
                    options_.config.join_extended};
+  set.resume_policy = options_.resume_policy;
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), layout.rank);
   set.me = at == ranks.end() || *at != layout.rank ? -1 : static_cast<int>(at - ranks.begin());
   set.ranks = std::move(ranks);
@@ -121,14 +122,32 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
     pairs.order.host_sizes.push_back(static_cast<int>(members.size()));
   }
   const auto& sizes = pairs.order.host_sizes;
-  if (sizes.size() > 1 && sizes.size() < set->ranks.size()) return ConnectByHosts(set, std::move(pairs));
+  const bool mixed = sizes.size() > 1 && sizes.size() < set->ranks.size();
+  if (mixed) pairs.scope = algorithms::Scope::kMixed;
+  ConnectByMail(set, pairs);
+  if (mixed) return ConnectByHosts(set, std::move(pairs));
   set->log = std::make_unique<comm::host::PairCommunicator>(std::move(pairs), table_);
+}
+
+void Engine::ConnectByMail(ProcessSetOptions* set, const comm::host::PairOptions& pairs) {
+  static_assert(comm::host::MailCommunicator::kMostBytes <= wire::kMaxMarkBytes);
+  comm::host::MailOptions mail;
+  mail.me = pairs.me;
+  mail.order = pairs.order;
+  mail.choices = table_.For(OpKind::kAllreduce, pairs.scope, static_cast<int>(set->ranks.size()));
+  if (!comm::host::MailCommunicator::Suits(mail)) return;
+  std::vector<Rank> others = set->ranks;
+  std::erase(others, world_.layout.rank);
+  mail.post = [this, serial = set->serial, others = std::move(others)](const comm::host::MailedMark& mark) {
+    wire::EncodeMark({serial, mark.epoch, mark.position, mark.uid, mark.first_dim, mark.data}, &mail_buffer_);
+    for (const Rank rank : others) SendControl(rank, mail_buffer_);
+  };
+  set->mail = std::make_unique<comm::host::MailCommunicator>(std::move(mail));
 }
 
 void Engine::ConnectByHosts(ProcessSetOptions* set, comm::host::PairOptions pairs) {
   comm::host::HostsOptions hosts;
   hosts.pairs = std::move(pairs);
-  hosts.pairs.scope = algorithms::Scope::kMixed;
   if (const auto streams = streams_.find(set->id); streams != streams_.end() && streams->second.log != nullptr) {
     const auto here = std::ranges::count_if(set->ranks, [&](Rank rank) { return world_.layout.LocalOf(rank) >= 0; });
     // The carriers read and write the data while it travels, so none of it is beside a mark.

@@ -8,7 +8,7 @@
 #include "hvd/wire/check.h"
 #include "hvd/wire/control.h"
 #include "hvd/wire/control_generated.h"
-#include "hvd/wire/ready_frame.h"
+#include "hvd/wire/hot_frames.h"
 
 namespace hvd::wire {
 namespace {
@@ -263,6 +263,26 @@ Result<ControlMessage> DecodeReady(std::span<const std::byte> bytes) {
   return ControlMessage(ReadyMessage{frame.set, frame.uid, frame.first_dim});
 }
 
+bool IsMark(std::span<const std::byte> bytes) {
+  uint32_t magic = 0;
+  if (bytes.size() >= sizeof(magic)) std::memcpy(&magic, bytes.data(), sizeof(magic));
+  return magic == kMarkMagic;
+}
+
+Result<ControlMessage> DecodeMark(std::span<const std::byte> bytes) {
+  if (bytes.size() < kMarkBytes || bytes.size() - kMarkBytes > kMaxMarkBytes) {
+    return Fail(Code::kInvalidArgument, "malformed control message: a mark of {} bytes", bytes.size());
+  }
+  MarkFrame frame;
+  std::memcpy(&frame, bytes.data(), sizeof(frame));
+  const auto data = bytes.subspan(kMarkBytes);
+  const bool is_void = frame.uid == 0;
+  if (frame.first_dim < 0 || (is_void && (frame.first_dim != 0 || !data.empty()))) {
+    return Fail(Code::kInvalidArgument, "malformed control message: bad mark");
+  }
+  return ControlMessage(MarkMessage{frame.set, frame.epoch, frame.position, frame.uid, frame.first_dim, data});
+}
+
 Result<ControlMessage> DecodeAligned(const uint8_t* data, size_t size) {
   flatbuffers::Verifier verifier(data, size, kMaxDepth, kMaxTables);
   if (!fbs::VerifyControlBuffer(verifier)) {
@@ -275,6 +295,7 @@ Result<ControlMessage> DecodeAligned(const uint8_t* data, size_t size) {
 
 Result<ControlMessage> Decode(std::span<const std::byte> bytes) {
   if (IsReady(bytes)) return DecodeReady(bytes);
+  if (IsMark(bytes)) return DecodeMark(bytes);
   if (bytes.size() > kMaxControlBytes) {
     return Fail(Code::kInvalidArgument, "malformed control message: {} bytes, at most {} are allowed", bytes.size(),
                 kMaxControlBytes);

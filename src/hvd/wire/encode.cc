@@ -8,7 +8,7 @@
 #include "hvd/base/text.h"
 #include "hvd/wire/control.h"
 #include "hvd/wire/control_generated.h"
-#include "hvd/wire/ready_frame.h"
+#include "hvd/wire/hot_frames.h"
 
 namespace hvd::wire {
 namespace {
@@ -122,7 +122,9 @@ class Encoder {
     return {fbs::Body::Account,
             fbs::CreateAccount(builder_, m.number, m.blocked, submitted, finished, vector, m.more).Union()};
   }
-  Encoded operator()(const ReadyMessage&) { return {}; }  // has its own frame
+  // These have frames of their own.
+  Encoded operator()(const ReadyMessage&) { return {}; }
+  Encoded operator()(const MarkMessage&) { return {}; }
 
   Encoded Log(int32_t set, uint64_t first_position, std::span<const LogEntry> entries) {
     std::vector<Offset<fbs::LogEntry>> offsets;
@@ -160,10 +162,22 @@ std::array<std::byte, kReadyBytes> EncodeReady(const ReadyMessage& ready) {
   return bytes;
 }
 
+void EncodeMark(const MarkMessage& mark, Bytes* bytes) {
+  const MarkFrame frame{kMarkMagic, mark.set, mark.epoch, mark.position, mark.uid, mark.first_dim};
+  bytes->resize(sizeof(frame) + mark.data.size());
+  std::memcpy(bytes->data(), &frame, sizeof(frame));
+  if (!mark.data.empty()) std::memcpy(bytes->data() + sizeof(frame), mark.data.data(), mark.data.size());
+}
+
 Bytes Encode(const ControlMessage& message) {
   if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
     const auto frame = EncodeReady(*ready);
     return Bytes(frame.begin(), frame.end());
+  }
+  if (const auto* mark = std::get_if<MarkMessage>(&message)) {
+    Bytes bytes;
+    EncodeMark(*mark, &bytes);
+    return bytes;
   }
   FlatBufferBuilder builder(256);
   return Finish(builder, std::visit(Encoder(builder), message));

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,6 +23,7 @@ inline constexpr size_t kMaxTextBytes = 64 << 10;  // error messages; Encode cut
 inline constexpr size_t kMaxDims = 32;
 inline constexpr size_t kMaxMembers = 65536;
 inline constexpr size_t kMaxExchangeMembers = 256;  // of an alltoall: its square is at most kMaxMembers
+inline constexpr size_t kMaxMarkBytes = 64 << 10;   // of the data beside a mark
 inline constexpr size_t kMaxExecutions = 8192;      // of one fused operation
 
 enum class Device : int32_t { kCpu = 0, kCuda = 1 };
@@ -75,7 +77,7 @@ struct LogEntry {
     kExecute = 2,  // run `executions` now, as one fused operation if there are several
     kForget = 3,   // `uid` is no longer cached (evicted or contradicted); who said ready for it sends a request again
     kError = 4,    // the operation called `name` fails on every member with `error`
-    kResume = 5,   // members that share memory may announce again, in epoch `uid`
+    kResume = 5,   // members may announce again, in epoch `uid`
     kJoined = 6,   // all members have joined, the member `uid` as the last one
   };
   Kind kind = Kind::kExecute;
@@ -97,6 +99,16 @@ struct ReadyMessage {
   int32_t set = 0;
   uint64_t uid = 0;
   int64_t first_dim = 0;
+};
+
+// Member to member: what it wants done at a position of the announcement stream, and its data. uid 0: "not this way".
+struct MarkMessage {
+  int32_t set = 0;
+  uint64_t epoch = 0;
+  uint64_t position = 0;
+  uint64_t uid = 0;
+  int64_t first_dim = 0;
+  std::span<const std::byte> data;  // of a decoded one: in the bytes that it was decoded from
 };
 
 // Sequencer to member: entries at positions first_position, first_position + 1, ...
@@ -187,7 +199,7 @@ struct Account {
   int32_t more = 0;              // that are not in `waiting`
 };
 
-using ControlMessage =
-    std::variant<RequestMessage, ReadyMessage, LogMessage, Goodbye, Ping, Pong, Revoke, Stalled, Inquiry, Account>;
+using ControlMessage = std::variant<RequestMessage, ReadyMessage, MarkMessage, LogMessage, Goodbye, Ping, Pong, Revoke,
+                                    Stalled, Inquiry, Account>;
 
 }  // namespace hvd::wire

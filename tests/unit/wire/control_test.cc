@@ -79,8 +79,21 @@ Waiting AnyWaiting() {
   return waiting;
 }
 
+MarkMessage AnyMark() {
+  static std::vector<std::byte> data;  // a message only points to it
+  data.assign(*rc::gen::inRange<size_t>(0, 100), std::byte{7});
+  MarkMessage mark{*rc::gen::arbitrary<int32_t>(),         *rc::gen::arbitrary<uint64_t>(),
+                   *rc::gen::arbitrary<uint64_t>(),        *rc::gen::inRange<uint64_t>(0, 3),
+                   *rc::gen::inRange<int64_t>(0, 1 << 20), data};
+  if (mark.uid == 0) {
+    mark.first_dim = 0;
+    mark.data = {};
+  }
+  return mark;
+}
+
 ControlMessage AnyMessage() {
-  switch (*rc::gen::inRange(0, 10)) {
+  switch (*rc::gen::inRange(0, 11)) {
     case 0:
       return RequestMessage{*rc::gen::arbitrary<int32_t>(), {AnyText(), AnySignature()}};
     case 1:
@@ -107,6 +120,8 @@ ControlMessage AnyMessage() {
       account.more = *rc::gen::inRange(0, 9);
       return account;
     }
+    case 9:
+      return AnyMark();
     default:
       return Revoke{*rc::gen::inRange(0, 256), *rc::gen::inRange(-1, 100), *rc::gen::arbitrary<int32_t>(),
                     *rc::gen::arbitrary<int64_t>(), AnyText()};
@@ -128,6 +143,11 @@ struct EqualTo {
   bool operator()(const ReadyMessage& a) const {
     const auto& b = std::get<ReadyMessage>(other);
     return a.set == b.set && a.uid == b.uid && a.first_dim == b.first_dim;
+  }
+  bool operator()(const MarkMessage& a) const {
+    const auto& b = std::get<MarkMessage>(other);
+    return a.set == b.set && a.epoch == b.epoch && a.position == b.position && a.uid == b.uid &&
+           a.first_dim == b.first_dim && std::ranges::equal(a.data, b.data);
   }
   bool operator()(const LogMessage& a) const {
     const auto& b = std::get<LogMessage>(other);
@@ -196,6 +216,19 @@ RC_GTEST_PROP(Control, DamagedBytesNeverCrash, ()) {
       RC_ASSERT(message.error().code == Code::kInvalidArgument);
     }
   }
+}
+
+TEST(Control, MarksThatNoMemberPutsAreRefused) {
+  const std::vector<std::byte> most(kMaxMarkBytes);
+  const std::vector<std::byte> more(kMaxMarkBytes + 1);
+  EXPECT_TRUE(Decode(Encode(MarkMessage{1, 2, 3, 4, 5, most})));
+  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 4, 5, more})));
+  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 4, -5, most}))) << "a negative dimension";
+  EXPECT_TRUE(Decode(Encode(MarkMessage{1, 2, 3, 0, 0, {}})));
+  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 0, 5, {}}))) << "a void mark has no dimension";
+  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 0, 0, std::span(most).first(1)}))) << "nor data";
+  const Bytes whole = Encode(MarkMessage{1, 2, 3, 4, 5, {}});
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) EXPECT_FALSE(Decode(std::span(whole).first(bytes))) << bytes;
 }
 
 TEST(Control, ReadyIsSmallAndFixed) {

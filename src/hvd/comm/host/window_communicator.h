@@ -3,8 +3,8 @@
 // Process sets whose members share memory. One stream of positions (collective/window/stream.h); at each position every
 // member puts a mark with a plan's uid and where its data is, and when all marks are there the data moves.
 //
-// Used in two ways. By the log (Start): the position and the uid are agreed beforehand. By announcement (Publish,
-// Missing, Agreed, Begin): a member puts the mark of what it wants next, and if all put the same uid that is the
+// Used in two ways. By the log (Start): the position and the uid are agreed beforehand. By announcement (Announcer): a
+// member puts the mark of what it wants next, and if all put the same uid that is the
 // agreement.
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "hvd/base/tally.h"
 #include "hvd/collective/window/meeting.h"
 #include "hvd/collective/window/stream.h"
+#include "hvd/comm/announcer.h"
 #include "hvd/comm/communicator.h"
 #include "hvd/comm/host/places.h"
 #include "hvd/transport/window.h"
@@ -44,22 +45,15 @@ struct WindowOptions {
   Places places;
 };
 
-class WindowCommunicator final : public Communicator {
+class WindowCommunicator final : public Communicator, public Announcer {
  public:
   explicit WindowCommunicator(WindowOptions options);
   ~WindowCommunicator() override;
 
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
 
-  enum class Outcome {
-    kPublished,
-    kBusy,       // the slot or the staging area of this position is still in use; try again when something moved
-    kExhausted,  // no memory for a staging area
-  };
-  // Puts this member's mark. uid 0 says "not this way": it agrees with nothing.
-  Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work);
-  // A member whose mark is not there yet; -1 if all are.
-  int Missing(uint64_t epoch, uint64_t position) const;
+  Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work) override;
+  int Missing(uint64_t epoch, uint64_t position) const override;
   // Fetches memory that this member will write next, and that the peers have read since it was last written: the mark's
   // and that of as much data, if it is small.
   void PrepareFor(uint64_t position, size_t bytes) const;
@@ -68,13 +62,10 @@ class WindowCommunicator final : public Communicator {
   // NoStaging.
   collective::Progress Meet(uint64_t position, const Work& work, bool* published);
   static Error NoStaging();
-  // Adds all such members.
-  void CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const;
-  // Adds the members that have released less than this one: they hold slots that it may want to use again.
-  void CollectHolders(std::vector<int>* members) const;
-  // All marks are there: whether they name the same plan.
-  bool Agreed(uint64_t position) const;
-  int64_t FirstDim(int member, uint64_t position) const { return stream_.header(member, position).first_dim; }
+  void CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const override;
+  void CollectHolders(std::vector<int>* members) const override;
+  bool Agreed(uint64_t position) const override;
+  int64_t FirstDim(int member, uint64_t position) const override { return stream_.header(member, position).first_dim; }
   // For one that waits for its first look to succeed: all of Missing, Agreed and where the data is.
   struct Look {
     enum class Data {
@@ -106,8 +97,7 @@ class WindowCommunicator final : public Communicator {
   }
   // Who brings what, once all marks are there.
   collective::window::Meeting MeetingAt(uint64_t position) const;
-  // All marks are there and agree: moves the data. nullptr: already finished (data beside the marks).
-  std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work);
+  std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work) override;
   // As Begin, where LookAt has seen that the data is beside the marks.
   void Finish(uint64_t position, const Work& work);
   // An allreduce of data that LookAt has seen to be sliced: all of this member's part, at once. Its number of chunks.
@@ -120,10 +110,8 @@ class WindowCommunicator final : public Communicator {
   std::unique_ptr<collective::Machine> GoOn(uint64_t position, const Work* work, size_t chunks);
   // Whether peers may work on so many bytes where they lie.
   bool MayBeDirect(OpKind op, size_t bytes) const;
-  // Marks from `position` on count for nobody: their positions will be published anew, in another epoch.
-  void Withdraw(uint64_t position);
-  // This member is finished with the position, in whichever way.
-  void Release(uint64_t position);
+  void Withdraw(uint64_t position) override;
+  void Release(uint64_t position) override;
 
  private:
   static constexpr int kStagingLanes = 4;

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Announcing by mail, where it differs from announcing in memory; see process_set.h.
+#include "hvd/engine/process_set.h"
+
+namespace hvd::engine {
+namespace {
+
+// More messages of one member under way than this, and the sequencer does better: it fuses.
+constexpr size_t kMostMessages = 16;
+
+}  // namespace
+
+bool ProcessSet::CanAnnounce(const Operation& op) const {
+  if (!Announces(op.request.signature)) return false;
+  if (options_.mail == nullptr) return true;
+  const size_t others = options_.ranks.size() - 1;
+  return options_.mail->Takes(op.work) && (announced_.size() + waiting_.size() + 1) * others <= kMostMessages;
+}
+
+void ProcessSet::OnMark(int member, const wire::MarkMessage& mark) {
+  if (gave_up_) return;
+  const Status taken =
+      options_.mail == nullptr
+          ? Fail(Code::kInternal, "it announced an operation of process set {} by mail, which the set does not do",
+                 id())
+          : options_.mail->Receive(member, {mark.epoch, mark.position, mark.uid, mark.first_dim, mark.data});
+  if (!taken) return GiveUp({taken.error().code, taken.error().message, options_.ranks[member]});
+  if (head_ != next_) DecideMarks();
+  if (!waiting_.empty()) PublishMarks();
+  if (!kept_.empty()) ApplyKept();
+}
+
+bool ProcessSet::CheckMail(const Operation& op, uint64_t position) {
+  const comm::Work& work = op.work;
+  for (int m = 0; m < size(); ++m) {
+    size_t due = work.payload.bytes();
+    bool fits = true;
+    if (work.op == OpKind::kBroadcast && m != work.root) due = 0;
+    if (controller::FirstDimIsFree(work.op)) {
+      const int64_t rows = announcer_->FirstDim(m, position);
+      fits = !__builtin_mul_overflow(static_cast<size_t>(rows), RowBytes(op.request.signature), &due) &&
+             (work.op != OpKind::kAlltoall || rows % size() == 0);
+    }
+    const size_t brought = options_.mail->BytesOf(m, position);
+    if (fits && brought == due) continue;
+    GiveUp({Code::kInternal,
+            fmt::format("it announced {} '{}' with {} bytes of data where {} are due", NameOf(work.op), op.request.name,
+                        brought, due),
+            options_.ranks[m]});
+    return false;
+  }
+  return true;
+}
+
+bool ProcessSet::ShallResume(const std::vector<controller::LogEntry>& entries) {
+  if (options_.mail != nullptr) {
+    for (const controller::LogEntry& entry : entries) {
+      if (entry.kind != controller::LogEntry::Kind::kExecute) continue;
+      // One that is new is not in the book yet.
+      const controller::PlanPtr plan = book_.FindByUid(entry.executions[0].uid);
+      const auto op = plan == nullptr ? sent_.end() : sent_.find(plan->name);
+      options_.resume_policy.Executed(op != sent_.end() && plan->cached && entry.executions.size() == 1 &&
+                                      CanAnnounce(*op->second));
+    }
+    if (!options_.resume_policy.due()) return false;
+  }
+  return epoch_closed_ && left_.code == Code::kOk && sequencer_->idle();
+}
+
+bool ProcessSet::WaitsForMarks(const controller::LogEntry& entry) {
+  if (entry.kind != controller::LogEntry::Kind::kResume || options_.mail == nullptr) return false;
+  if (left_.code != Code::kOk || gave_up_) return false;
+  while (epoch_ < entry.uid && DecideMarks()) {
+  }
+  // The sequencer has seen this rank's mark at the position where the epoch ends, so that one is not decided here yet.
+  return epoch_ + 1 == entry.uid && head_ != next_ && !gave_up_;
+}
+
+// A member leaves when its own operations are over. Where its mark equals mine it has seen all members' marks; those
+// that I lack are on their way.
+size_t ProcessSet::AgreedByLeaver(int member) const {
+  size_t agreed = 0;
+  if (options_.mail == nullptr) return agreed;
+  while (agreed < announced_.size() && options_.mail->AgreesWithMe(member, epoch_, head_ + agreed)) ++agreed;
+  return agreed;
+}
+
+}  // namespace hvd::engine

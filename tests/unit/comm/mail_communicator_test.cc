@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hvd/comm/host/mail_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hvd::comm::host {
+namespace {
+
+using Outcome = Announcer::Outcome;
+
+class Mail : public ::testing::Test {
+ protected:
+  static MailOptions Options(int members) {
+    MailOptions options;
+    for (int m = 0; m < members; ++m) options.order.members.push_back(m);
+    options.order.host_sizes.assign(members, 1);
+    options.choices = algorithms::Table().For(OpKind::kAllreduce, algorithms::Scope::kHosts, members);
+    options.post = [](const MailedMark&) {};
+    return options;
+  }
+
+  static Work SumOf(float* value) {
+    Work work;
+    work.op = OpKind::kAllreduce;
+    work.dtype = DType::kFloat32;
+    work.payload.Add({reinterpret_cast<std::byte*>(value), reinterpret_cast<std::byte*>(value), sizeof *value});
+    return work;
+  }
+
+  bool Receive(uint64_t epoch, uint64_t position, int member = 1) {
+    return mail_.Receive(member, {epoch, position, 5, 0, std::as_bytes(std::span(&theirs_, 1))}).has_value();
+  }
+  void Decide(uint64_t position) {
+    ASSERT_EQ(mail_.Publish(0, position, 5, 0, work_), Outcome::kPublished);
+    mail_.Release(position);
+  }
+
+  float value_ = 1;
+  float theirs_ = 2;
+  Work work_ = SumOf(&value_);
+  MailCommunicator mail_{Options(2)};
+};
+
+TEST_F(Mail, IsForSmallOperationsOfFewMembers) {
+  std::vector<std::byte> data(64 << 10);
+  Work work;
+  work.payload.Add({data.data(), data.data(), data.size()});
+  EXPECT_TRUE(mail_.Takes(work));
+  EXPECT_FALSE(MailCommunicator(Options(3)).Takes(work)) << "that would be 128 KiB sent";
+  work.payload.Clear();
+  work.payload.Add({data.data(), data.data(), data.size() / 2});
+  EXPECT_TRUE(MailCommunicator(Options(3)).Takes(work));
+  EXPECT_TRUE(MailCommunicator::Suits(Options(8)));
+  EXPECT_FALSE(MailCommunicator::Suits(Options(9)));
+}
+
+TEST_F(Mail, SumsWhatCameEarlyAndKeepsItsOwnData) {
+  EXPECT_TRUE(Receive(0, 0));
+  EXPECT_EQ(mail_.Missing(0, 0), 0) << "its own mark";
+  EXPECT_EQ(mail_.Publish(0, 0, 5, 0, work_), Outcome::kPublished);
+  EXPECT_EQ(mail_.Missing(0, 0), -1);
+  EXPECT_TRUE(mail_.Agreed(0));
+  value_ = 100;  // the caller's memory is the result's
+  EXPECT_EQ(mail_.Begin(0, &work_), nullptr);
+  EXPECT_EQ(value_, 3);
+}
+
+TEST_F(Mail, PublishesSoManyPositionsAheadAndNoMore) {
+  for (uint64_t p = 0; p < MailCommunicator::kSlots; ++p)
+    EXPECT_EQ(mail_.Publish(0, p, 5, 0, work_), Outcome::kPublished);
+  EXPECT_EQ(mail_.Publish(0, MailCommunicator::kSlots, 5, 0, work_), Outcome::kBusy);
+  mail_.Release(1);
+  EXPECT_EQ(mail_.Publish(0, MailCommunicator::kSlots, 5, 0, work_), Outcome::kBusy) << "the first is still in use";
+  mail_.Release(0);
+  EXPECT_EQ(mail_.Publish(0, MailCommunicator::kSlots, 5, 0, work_), Outcome::kPublished);
+}
+
+TEST_F(Mail, RefusesMarksThatComeTwiceOrLeaveOneOut) {
+  EXPECT_TRUE(Receive(0, 0));
+  EXPECT_FALSE(Receive(0, 0));
+  EXPECT_FALSE(Receive(0, 2));
+  EXPECT_TRUE(Receive(0, 1));
+  const Status twice = mail_.Receive(1, {0, 1, 5, 0, {}});
+  ASSERT_FALSE(twice);
+  EXPECT_THAT(twice.error().message, ::testing::HasSubstr("out of turn"));
+}
+
+TEST_F(Mail, RefusesMarksThatAreFurtherAheadThanItsOwnAllow) {
+  for (uint64_t p = 0; p < 2 * MailCommunicator::kSlots; ++p) EXPECT_TRUE(Receive(0, p));
+  EXPECT_FALSE(Receive(0, 2 * MailCommunicator::kSlots));
+  Decide(0);
+  EXPECT_TRUE(Receive(0, 2 * MailCommunicator::kSlots));
+}
+
+TEST_F(Mail, RefusesMoreDataThanIsSmall) {
+  const std::vector<std::byte> data(MailCommunicator::kMostBytes + 1);
+  EXPECT_FALSE(mail_.Receive(1, {0, 0, 5, 0, data}));
+}
+
+TEST_F(Mail, KnowsMarksOfAnEpochThatEndedFromThoseOfTheNext) {
+  Decide(0);
+  Decide(1);
+  for (uint64_t p = 0; p < 4; ++p) EXPECT_TRUE(Receive(0, p));
+  mail_.Withdraw(2);  // the epoch ended at 1
+  EXPECT_EQ(mail_.Missing(1, 2), 0);
+  EXPECT_EQ(mail_.Publish(1, 2, 5, 0, work_), Outcome::kPublished);
+  EXPECT_EQ(mail_.Missing(1, 2), 1) << "its mark there is of the epoch that ended";
+  EXPECT_TRUE(Receive(0, 4)) << "on its way when that member had not heard of the end";
+  EXPECT_FALSE(Receive(1, 3)) << "the epoch begins at 2";
+  EXPECT_FALSE(Receive(2, 2));
+  EXPECT_TRUE(Receive(1, 2));
+  EXPECT_EQ(mail_.Missing(1, 2), -1);
+  EXPECT_FALSE(Receive(0, 5)) << "back to the old one";
+}
+
+TEST_F(Mail, TakesMarksOfTheNextEpochBeforeItsOwnHasEnded) {
+  EXPECT_TRUE(Receive(0, 0));
+  EXPECT_TRUE(Receive(0, 1));
+  EXPECT_FALSE(Receive(1, 0)) << "an epoch of no position";
+  EXPECT_FALSE(Receive(1, 3)) << "behind the last that it has put";
+  EXPECT_TRUE(Receive(1, 1));
+  EXPECT_FALSE(Receive(2, 2)) << "two ahead";
+  Decide(0);
+  mail_.Withdraw(1);
+  EXPECT_EQ(mail_.Publish(1, 1, 5, 0, work_), Outcome::kPublished);
+  EXPECT_EQ(mail_.Missing(1, 1), -1);
+}
+
+}  // namespace
+}  // namespace hvd::comm::host
