@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 from dataclasses import dataclass
@@ -54,7 +55,11 @@ def verdict(old: Figure, new: Figure, least: float) -> str:
 def times(scenario: dict, name: str, size: int) -> dict[int, float]:
     """Microseconds by repetition. Sizes are text in JSON."""
     launches = scenario["launches"].get(name, [])
-    return {one["repetition"]: one["medians"][str(size)] for one in launches if str(size) in one["medians"]}
+    found = {one["repetition"]: one["medians"][str(size)] for one in launches if str(size) in one["medians"]}
+    for time in found.values():
+        if not 0 < float(time) < math.inf:
+            raise ValueError(f"{time!r} µs for {size} B of {name} is no time")
+    return found
 
 
 def paired(own: dict[int, float], peer: dict[int, float]) -> list[float]:
@@ -110,12 +115,13 @@ def main() -> int:
     parser.add_argument("--least", type=float, default=0.05, help="changes below this share are none; default 0.05")
     parser.add_argument("--absolute", action="store_true", help="compare microseconds, not ratios to a peer")
     parser.add_argument("--all", action="store_true", help="also what did not change")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 when something got worse")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when something got worse, or is not there any more")
     options = parser.parse_args()
     try:
         old, new = (json.loads(path.read_text()) for path in (options.old, options.new))
         before, after = (figures(document, not options.absolute) for document in (old, new))
-    except (OSError, ValueError, KeyError, TypeError) as reason:
+        machine = drift(old, new)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
         sys.exit(f"compare.py: {options.old} and {options.new} must be results.json of run.py: {reason!r}")
     outcomes = {key: verdict(before[key], after[key], options.least) for key in after if key in before}
     for wanted in ("worse", "better", "unknown", "same"):
@@ -125,12 +131,14 @@ def main() -> int:
     for title, keys in (("only in the old", before.keys() - after.keys()), ("only in the new", after.keys() - before)):
         for key in sorted(keys):
             print(f"{title}: {key}")
-    machine = drift(old, new)
     if machine is not None:
         print(f"the machine: peers and floor programs took {machine:.2f} times as long")
     counts = {wanted: list(outcomes.values()).count(wanted) for wanted in ("worse", "better", "same", "unknown")}
     print(", ".join(f"{count} {name}" for name, count in counts.items()))
-    return 1 if options.strict and counts["worse"] else 0
+    if not outcomes:
+        print("nothing is in both, so nothing was compared")
+    lost = before.keys() - after.keys()
+    return 1 if options.strict and (counts["worse"] or lost or not outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -125,15 +125,13 @@ void ProcessSet::ApplyEntry(const LogEntry& entry) {
 }
 
 void ProcessSet::Forget(const LogEntry& entry) {
+  const controller::PlanPtr plan = book_.FindByUid(entry.uid);
   book_.Apply(entry);
-  std::vector<Operation*> again;
-  for (const auto& [name, op] : sent_) {
-    if (op->uid == entry.uid) again.push_back(op);
-  }
-  for (Operation* op : again) {
-    sent_.erase(op->request.name);
-    Tell(op);
-  }
+  const auto found = plan == nullptr ? sent_.end() : sent_.find(plan->name);
+  if (found == sent_.end() || found->second->uid != entry.uid) return;
+  Operation* op = found->second;
+  sent_.erase(found);
+  Tell(op);
 }
 
 void ProcessSet::Execute(const LogEntry& entry) {

@@ -121,8 +121,9 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
   int spins = 0;
   int yields = 0;
   ProcessSet* set = op->set;
-  // Messages arrive only where the loop is turned.
+  // Messages arrive only where the loop is turned, which takes about as long as so many looks at memory.
   const int look_around = set->by_memory() ? kLookAround : 1;
+  const int spins_per_look = kLookAround / look_around;
   const bool completes = completer_.OnThisThread();
   turned_for_ = op;
   while (!op->over.load(std::memory_order_acquire) && !stopping_.load(std::memory_order_relaxed)) {
@@ -138,7 +139,7 @@ void Engine::TurnUntilOver(Operation* op, Time until) {
       still_since_ = {};
       continue;
     }
-    if (++spins < spin_limit_) {
+    if ((spins += spins_per_look) < spin_limit_) {
       Relax();
     } else if (crowded_ && yields < kYields) {
       ++yields;
