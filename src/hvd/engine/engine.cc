@@ -133,11 +133,13 @@ Result<Handle> Engine::Submit(Submission submission) {
   HVD_ASSIGN_OR_RETURN(Operation * op, Enter(std::move(submission)));
   const Handle handle = op->handle;  // a completion callback may release it before this returns
   ProcessSet* set = op->set;
+  const bool called_back = op->done != nullptr;
   if (TryToken()) {
     BeginOnLoop(op);
     // Where the peers come at the same time it is over before the engine's thread would have woken up. Of all else that
-    // thread takes care: it is woken while anything is unfinished.
-    set->announces_in_memory() && thread_.joinable() ? EndMore(set) : static_cast<void>(Progress());
+    // thread takes care: it is woken while anything is unfinished. Who is called back has other work to do meanwhile.
+    const bool stays = !called_back && set->announces_in_memory() && thread_.joinable();
+    stays ? EndMore(set) : static_cast<void>(Progress());
     GiveToken();
   } else {
     LeaveInInbox(op);
