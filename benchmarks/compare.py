@@ -115,7 +115,7 @@ def main() -> int:
     parser.add_argument("--least", type=float, default=0.05, help="changes below this share are none; default 0.05")
     parser.add_argument("--absolute", action="store_true", help="compare microseconds, not ratios to a peer")
     parser.add_argument("--all", action="store_true", help="also what did not change")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 when something got worse, or is not there any more")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when something got worse or is gone")
     options = parser.parse_args()
     try:
         old, new = (json.loads(path.read_text()) for path in (options.old, options.new))
