@@ -25,6 +25,7 @@ from pathlib import Path
 
 import page
 import report
+from arguments import count
 from bars import Bar, size_name
 from contenders import HVD_PERF, KIB, MIB, OPEN_MPI, ROOT, Unavailable, build, first_of
 from measure import busy_seconds, children_seconds, say
@@ -262,7 +263,7 @@ def why_not() -> str:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--repetitions", type=count, default=3)
     parser.add_argument("--limit", type=float, default=120, help="seconds that one launch may take")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "hosts.json")
     parser.add_argument("--markdown", type=Path, help="a page whose table is brought up to date")

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import report
+from arguments import count
 from bars import all_bars
 from contenders import HVD_PERF, ROOT, cores
 from lifecycle import lifecycle_bars
@@ -29,7 +30,7 @@ def parse() -> argparse.Namespace:
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument("--quick", action="store_true", help="3 repetitions, fewer sizes, under 2 minutes")
     depth.add_argument("--full", action="store_true", help="15 repetitions and sizes up to 256 MiB")
-    parser.add_argument("--repetitions", type=int, help="default 7")
+    parser.add_argument("--repetitions", type=count, help="default 7")
     parser.add_argument("--seconds", type=float, help="stop comparing after about so long")
     parser.add_argument("--only", default="", help="the scenarios whose name contains this text")
     parser.add_argument(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import page
 import report
+from arguments import count
 from bars import Bar
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,7 +80,7 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=list(LIMITS), choices=list(LIMITS))
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=count, default=5)
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "startup.json")
     parser.add_argument("--markdown", type=Path, help="a page with the start-up markers")
     options = parser.parse_args()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import page
 import report
+from arguments import count
 from bars import Bar
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,7 +105,7 @@ def table(values: dict[str, list[float]]) -> str:
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--launches", type=int, default=3)
+    parser.add_argument("--launches", type=count, default=3)
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "tensorflow.json")
     parser.add_argument("--markdown", type=Path, help="a page with the TensorFlow markers")
     options = parser.parse_args()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import page
 import report
+from arguments import count
 from bars import Bar
 from contenders import HVD_PERF, ROOT
 from measure import run, say
@@ -140,9 +141,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--through", nargs="+", choices=THROUGH, default=list(THROUGH))
     parser.add_argument("--compute", nargs="+", choices=list(COMPUTE), default=list(COMPUTE))
     parser.add_argument("--ratio", type=float, help="time of compute for each time of communication; default by model")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--launches", type=int, default=3)
+    parser.add_argument("--ranks", type=count, default=2)
+    parser.add_argument("--steps", type=count, default=4)
+    parser.add_argument("--launches", type=count, default=3)
     parser.add_argument("--seconds", type=float, default=200, help="begin no launches that would take longer in all")
     parser.add_argument("--quick", action="store_true", help="one launch of two steps")
     parser.add_argument("--arena", action="store_true", help="gradients in memory of hvd_alloc; not in TensorFlow")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import page
 import report
+from arguments import count
 from bars import Bar, size_name
 from contenders import KIB, MIB, ROOT
 from measure import say
@@ -167,8 +168,8 @@ def table(operations: dict[str, list[float]], others: list[Bar]) -> str:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--launches", type=int, default=3)
-    parser.add_argument("--repetitions", type=int, default=5, help="of the start")
+    parser.add_argument("--launches", type=count, default=3)
+    parser.add_argument("--repetitions", type=count, default=5, help="of the start")
     parser.add_argument("--quick", action="store_true", help="one of each")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "upstream.json")
     parser.add_argument("--markdown", type=Path, help="a page with the upstream markers")

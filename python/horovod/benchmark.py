@@ -206,6 +206,11 @@ def main(words: list[str] | None = None) -> int:
     wanted = _arguments(words)
     hvd.init()
     shown = hvd.rank() == 0 and wanted.json != "-"
+    if shown and wanted.json:
+        try:
+            pathlib.Path(wanted.json).touch()  # before anything is measured
+        except OSError as reason:
+            sys.exit(f"--json {wanted.json} cannot be written: {reason.strerror}")
     if shown:
         print(heading(wanted.dtype, wanted.arena), flush=True)
     rows = []
