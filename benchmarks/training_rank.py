@@ -15,6 +15,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy: the ranks are to use t
 import horovod.numpy as hvd
 import numpy as np
 from models import MODELS, ready_at
+from training_turns import in_turns
 
 SIDE = 96  # a multiplication of about 30 microseconds
 
@@ -133,12 +134,12 @@ def main() -> None:
     result = {}
     for name in wanted["compute"]:
         compute = {"core": Core, "accelerator": Accelerator}[name](wanted["ratio"] * alone)
-        times: dict[str, list[float]] = {"compute": [], "communication": [], "step": []}
-        for _ in range(wanted["steps"]):
-            times["compute"].append(timed(functools.partial(training.step, compute, False)))
-            times["communication"].append(communication())
-            times["step"].append(timed(functools.partial(training.step, compute, True)))
-        result[name] = {figure: statistics.median(values) for figure, values in times.items()}
+        figures = {
+            "compute": functools.partial(timed, functools.partial(training.step, compute, False)),
+            "communication": communication,
+            "step": functools.partial(timed, functools.partial(training.step, compute, True)),
+        }
+        result[name] = in_turns(wanted["steps"], figures)
     if hvd.rank() == 0:
         print(json.dumps(result), flush=True)
     hvd.shutdown()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from models import MODELS, ready_at
+from training_turns import in_turns
 
 SIDE = 192  # a multiplication of some 200 microseconds, many times what a turn of a loop costs
 
@@ -154,12 +155,12 @@ def main() -> None:
     for name in wanted["compute"]:
         compute = {"core": Core, "accelerator": Accelerator}[name](wanted["ratio"] * alone, training.shares)
         steps = training.steps(compute)
-        times: dict[str, list[float]] = {"compute": [], "communication": [], "step": []}
-        for _ in range(wanted["steps"]):
-            times["compute"].append(slowest(elapsed(steps["compute"])))
-            times["communication"].append(training.communication())
-            times["step"].append(slowest(elapsed(steps["step"])))
-        result[name] = {figure: statistics.median(values) for figure, values in times.items()}
+        figures = {
+            "compute": lambda steps=steps: slowest(elapsed(steps["compute"])),
+            "communication": training.communication,
+            "step": lambda steps=steps: slowest(elapsed(steps["step"])),
+        }
+        result[name] = in_turns(wanted["steps"], figures)
     if hvd.rank() == 0:
         print(json.dumps(result), flush=True)
     hvd.shutdown()

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "hvd/wire/control.h"
@@ -173,28 +174,25 @@ TEST(Mail, WhatALeaverAgreedToGoesOn) {
   EXPECT_EQ(after->error.rank, 2) << after->error.message;
 }
 
-TEST(Mail, WhatALeaverDidNotAgreeToFails) {
+// Two of three have asked for a sum when the third one goes.
+void ExpectTheThirdIsNamed(const std::function<void(SimulatedJob&)>& go) {
   Members members({.hosts = {"a", "b", "c"}, .resume_policy = kAtOnce});
   ASSERT_TRUE(members.Rounds("x", 5));
   Operation* first = members.Sum(0, "x");
   Operation* second = members.Sum(1, "x");
   members.Settle();
-  members.job().engine(2).Shutdown();
+  go(members.job());
   ASSERT_TRUE(members.Await({first, second}));
   EXPECT_EQ(first->error.rank, 2) << first->error.message;
   EXPECT_EQ(second->error.rank, 2) << second->error.message;
 }
 
+TEST(Mail, WhatALeaverDidNotAgreeToFails) {
+  ExpectTheThirdIsNamed([](SimulatedJob& job) { job.engine(2).Shutdown(); });
+}
+
 TEST(Mail, ADeadMemberIsNamed) {
-  Members members({.hosts = {"a", "b", "c"}, .resume_policy = kAtOnce});
-  ASSERT_TRUE(members.Rounds("x", 5));
-  Operation* first = members.Sum(0, "x");
-  Operation* second = members.Sum(1, "x");
-  members.Settle();
-  members.job().Kill(2);
-  ASSERT_TRUE(members.Await({first, second}));
-  EXPECT_EQ(first->error.rank, 2) << first->error.message;
-  EXPECT_EQ(second->error.rank, 2) << second->error.message;
+  ExpectTheThirdIsNamed([](SimulatedJob& job) { job.Kill(2); });
 }
 
 TEST(Mail, OneThatTimesOutNamesTheMissingAndGivesItsDataLater) {
