@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGKILL of each of four ranks in turn, in the middle of a 256 MiB allreduce, and of many of 256 KiB, one after the
-// other: every survivor raises an error that names the victim, and nothing is left of it. HVD_KILL_ROUNDS is the number
-// of times that each rank dies; 1 if not set.
+// SIGKILL of each of four ranks in turn, in the middle of a 256 MiB allreduce, of many of 256 KiB, one after the other,
+// and of allgathers that are read out of the ranks' own memory: every survivor raises an error that names the victim,
+// has no wrong result before, and nothing is left of the victim. HVD_KILL_ROUNDS is the number of times that each rank
+// dies; 1 if not set.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -14,11 +15,14 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <new>
 #include <random>
 #include <set>
 
 #include "tests/support/job.h"
+#include "tests/support/request.h"
 
 namespace hvd::test {
 namespace {
@@ -26,6 +30,7 @@ namespace {
 constexpr int kRanks = 4;
 constexpr size_t kLarge = (256u << 20) / sizeof(float);
 constexpr size_t kSmall = (256u << 10) / sizeof(float);
+constexpr size_t kFetched = (4u << 20) / sizeof(float);
 
 // Memory that parent and children share.
 struct Shared {
@@ -63,31 +68,63 @@ struct Traces {
   }
 };
 
-// Sums until that fails, which must be because of the victim.
-int SumUntilBlamed(Shared* shared, int rank, int victim, size_t count) {
-  auto* data = static_cast<float*>(hvd_alloc(count * sizeof(float)));
-  EXPECT_NE(data, nullptr) << hvd_last_error();
-  std::fill_n(data, count, 1.f);
-  EXPECT_EQ(Sum(nullptr, "gate", data, 1), HVD_OK) << hvd_last_error();  // all have their memory
+// What a rank does again and again until it fails; returns the status.
+using Operation = std::function<int()>;
+// Makes it, with what it needs.
+using Maker = std::function<Operation(int rank)>;
+
+// An allreduce of so many floats in the arena.
+Maker Summing(size_t count) {
+  return [count](int) -> Operation {
+    const std::shared_ptr<float> data(static_cast<float*>(hvd_alloc(count * sizeof(float))), hvd_free);
+    EXPECT_NE(data, nullptr) << hvd_last_error();
+    std::fill_n(data.get(), count, 1.f);
+    return [data, count] { return Sum(nullptr, "big", data.get(), count); };
+  };
+}
+
+// An allgather of as many, in memory of the rank's own. Every round has other values.
+Maker Gathering(size_t count) {
+  return [count](int rank) -> Operation {
+    return [rank, count, own = std::vector<float>(count), all = std::vector<float>(count * kRanks),
+            round = 0.f]() mutable {
+      round += 1;
+      std::fill(own.begin(), own.end(), round * kRanks + static_cast<float>(rank));
+      Request request(HVD_ALLGATHER, "all", {static_cast<int64_t>(count)}, own.data());
+      request->output = {all.data(), all.size() * sizeof(float), HVD_CPU, 0};
+      hvd_output output = EmptyOutput();
+      const int status = hvd_run(nullptr, request, &output);
+      for (size_t i = 0; status == HVD_OK && i < all.size(); ++i) {
+        if (all[i] != round * kRanks + static_cast<float>(i / count)) return -1;
+      }
+      return status;
+    };
+  };
+}
+
+// Works until that fails, which must be because of the victim.
+int WorkUntilBlamed(Shared* shared, int rank, int victim, const Maker& make) {
+  Operation operation = make(rank);
+  float one = 1;
+  EXPECT_EQ(Sum(nullptr, "gate", &one, 1), HVD_OK) << hvd_last_error();  // all have their memory
   int status = HVD_OK;
   while (status == HVD_OK) {
     shared->inside.fetch_or(1 << rank);
-    status = Sum(nullptr, "big", data, count);
+    status = operation();
   }
   shared->raised_ns[rank] = NowNs();
   EXPECT_EQ(status, HVD_UNKNOWN);
   EXPECT_NE(std::string(hvd_last_error()).find("rank " + std::to_string(victim)), std::string::npos)
       << hvd_last_error();
-  hvd_free(data);
   return 0;
 }
 
 // Kills one rank. The time of every survivor from signal to error, in milliseconds.
-std::vector<double> KillOne(int victim, int delay_us, size_t count) {
+std::vector<double> KillOne(int victim, int delay_us, const Maker& make) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* shared = new (memory) Shared;
   const auto results = RunProcesses(
-      kRanks, [&](int rank) { return SumUntilBlamed(shared, rank, victim, count); },
+      kRanks, [&](int rank) { return WorkUntilBlamed(shared, rank, victim, make); },
       [&](const std::vector<int>& pids) {
         while (shared->inside != (1 << kRanks) - 1) usleep(200);
         usleep(delay_us);
@@ -110,7 +147,7 @@ std::vector<double> KillOne(int victim, int delay_us, size_t count) {
 }
 
 // Each rank `rounds` times, at most so long after all have begun.
-void KillEach(unsigned most_delay_us, size_t count) {
+void KillEach(unsigned most_delay_us, const Maker& make) {
   const char* given = getenv("HVD_KILL_ROUNDS");
   const int rounds = given != nullptr ? std::max(1, atoi(given)) : 1;
   const unsigned seed = std::random_device{}();
@@ -120,7 +157,7 @@ void KillEach(unsigned most_delay_us, size_t count) {
   std::vector<double> worst;  // survivor of each kill
   for (int round = 0; round < rounds && !::testing::Test::HasFailure(); ++round) {
     for (int victim = 0; victim < kRanks; ++victim) {
-      const std::vector<double> times = KillOne(victim, static_cast<int>(random() % most_delay_us), count);
+      const std::vector<double> times = KillOne(victim, static_cast<int>(random() % most_delay_us), make);
       worst.push_back(*std::max_element(times.begin(), times.end()));
     }
   }
@@ -135,10 +172,16 @@ void KillEach(unsigned most_delay_us, size_t count) {
 }
 
 // Anywhere in the operation, which takes more than 100 ms on any machine of four cores or fewer.
-TEST(Kill, EachOfFourRanksInsideALargeAllreduce) { KillEach(100'000, kLarge); }
+TEST(Kill, EachOfFourRanksInsideALargeAllreduce) { KillEach(100'000, Summing(kLarge)); }
 
 // Between a rank's mark and the end of its part of the reduction, or anywhere else.
-TEST(Kill, EachOfFourRanksAmongSmallAllreduces) { KillEach(10'000, kSmall); }
+TEST(Kill, EachOfFourRanksAmongSmallAllreduces) { KillEach(10'000, Summing(kSmall)); }
+
+TEST(Kill, EachOfFourRanksWhileOthersReadItsMemory) {
+  setenv("HOROVOD_ALGORITHMS", "allgather:host:fetched=1..", 1);
+  KillEach(20'000, Gathering(kFetched));
+  unsetenv("HOROVOD_ALGORITHMS");
+}
 
 }  // namespace
 }  // namespace hvd::test

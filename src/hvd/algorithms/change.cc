@@ -9,10 +9,10 @@
 namespace hvd::algorithms {
 namespace {
 
-constexpr Algorithm kAlgorithms[] = {Algorithm::kTiny,    Algorithm::kDirect,       Algorithm::kCopied,
-                                     Algorithm::kInline,  Algorithm::kStaged,       Algorithm::kTwinReduce,
-                                     Algorithm::kOneStep, Algorithm::kDirectReduce, Algorithm::kExchange,
-                                     Algorithm::kTree,    Algorithm::kDirectScatter};
+constexpr Algorithm kAlgorithms[] = {Algorithm::kTiny,       Algorithm::kDirect,  Algorithm::kCopied,
+                                     Algorithm::kInline,     Algorithm::kFetched, Algorithm::kStaged,
+                                     Algorithm::kTwinReduce, Algorithm::kOneStep, Algorithm::kDirectReduce,
+                                     Algorithm::kExchange,   Algorithm::kTree,    Algorithm::kDirectScatter};
 
 struct NamedParameter {
   std::string_view word;
@@ -240,6 +240,7 @@ Status ApplyChanges(const std::vector<Change>& changes, const Limits& limits, st
       }
       line.bytes = {change.bytes.least, std::min(change.bytes.most, LimitOf(line.algorithm, limits))};
       line.last_resort = false;
+      line.on_trial = false;  // it is wanted
       // One that an entry before gave it already has, too, if it is a last resort.
       if (std::ranges::find(first, line) == first.end()) first.push_back(line);
     }

@@ -16,6 +16,7 @@ constexpr OpKind kOperations[] = {OpKind::kAllreduce, OpKind::kAllgather, OpKind
                                   OpKind::kReducescatter};
 constexpr OpKind kAllreduce[] = {OpKind::kAllreduce};
 constexpr OpKind kAllgatherAndAlltoall[] = {OpKind::kAllgather, OpKind::kAlltoall};
+constexpr OpKind kPulled[] = {OpKind::kAllgather, OpKind::kBroadcast, OpKind::kAlltoall};
 constexpr OpKind kBroadcast[] = {OpKind::kBroadcast};
 constexpr OpKind kReducescatter[] = {OpKind::kReducescatter};
 
@@ -49,6 +50,8 @@ std::vector<Group> Measured(const Limits& limits) {
        kOnOne,
        {.algorithm = Algorithm::kCopied, .bytes = {32 * kKilo}, .parameters = {.chunk = 256 * kKilo}}},
       {kOperations, kOnOne, {.algorithm = Algorithm::kInline, .bytes = {0, limits.eager_bytes}}},
+      // Whether the kernel's work for every page costs more than a second copy depends on the machine.
+      {kPulled, kOnOne, {.algorithm = Algorithm::kFetched, .bytes = {128 * kKilo}, .on_trial = true}},
       {kOperations,
        kOnOne,
        {.algorithm = Algorithm::kStaged, .parameters = {.chunk = limits.chunk_bytes}, .last_resort = true}},
@@ -129,7 +132,7 @@ std::vector<Choice> Table::For(OpKind op, Scope scope, int members) const {
   std::vector<Choice> choices;
   for (const Line& line : lines_) {
     if (line.op != op || line.scope != scope || !line.members.Has(static_cast<uint64_t>(members))) continue;
-    choices.push_back({line.algorithm, DataBytes(line, members), line.parameters});
+    choices.push_back({line.algorithm, DataBytes(line, members), line.parameters, line.on_trial});
   }
   return choices;
 }
@@ -165,9 +168,9 @@ std::string_view WordFor(Scope scope) {
 }
 
 std::string_view WordFor(Algorithm algorithm) {
-  constexpr std::string_view kWords[] = {"tiny",     "direct",      "copied",        "inline",
-                                         "staged",   "twin_reduce", "one_step",      "direct_reduce",
-                                         "exchange", "tree",        "direct_scatter"};
+  constexpr std::string_view kWords[] = {"tiny",          "direct",   "copied",      "inline",
+                                         "fetched",       "staged",   "twin_reduce", "one_step",
+                                         "direct_reduce", "exchange", "tree",        "direct_scatter"};
   return kWords[static_cast<int>(algorithm)];
 }
 

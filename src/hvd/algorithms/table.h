@@ -36,6 +36,7 @@ enum class Algorithm {
   kDirect,
   kCopied,
   kInline,
+  kFetched,
   kStaged,
   // By messages.
   kTwinReduce,
@@ -85,6 +86,7 @@ struct Line {
   Range members;  // of the process set
   Parameters parameters;
   bool last_resort = false;  // takes any size, and stays below whatever is changed
+  bool on_trial = false;     // taken where it proves faster than what would be taken without it
   bool operator==(const Line&) const = default;
 };
 
@@ -93,6 +95,7 @@ struct Choice {
   Algorithm algorithm = Algorithm::kStaged;
   Range bytes;
   Parameters parameters;
+  bool on_trial = false;
 };
 
 // Figures that other settings give.

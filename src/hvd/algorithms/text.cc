@@ -29,6 +29,8 @@ const char* Meaning(Algorithm algorithm) {
       return "copied to where its result goes, if that is one piece of arena memory";
     case Algorithm::kInline:
       return "in the slot beside the mark; all done in one shot";
+    case Algorithm::kFetched:
+      return "read out of its owner's memory by process_vm_readv, where that proves faster";
     case Algorithm::kStaged:
       return "copied chunk by chunk through the arena";
     case Algorithm::kTwinReduce:

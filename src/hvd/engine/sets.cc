@@ -100,6 +100,7 @@ void Engine::ConnectByMemory(ProcessSetOptions* set) {
   window.eager_bytes = world_.settings.eager_bytes;
   window.staging.chunk_bytes = world_.settings.chunk_bytes;
   window.early = true;
+  window.clock = world_.loop.get();
   window.stream_memory = *announce;
   set->announce = std::make_unique<comm::host::WindowCommunicator>(window);
   window.stream_memory = *log;

@@ -47,6 +47,14 @@ class Window {
   // mapped.
   virtual std::byte* PeerArena(int local, uint64_t offset) = 0;
 
+  // --- memory that is in no arena ---
+  // Whether every local rank can read that of every other one. Once true it stays so.
+  virtual bool CanReadPeers() = 0;
+  // Whether peers can read this memory of this rank: not all memory of devices lends itself to that.
+  virtual bool Readable(const void* memory, size_t bytes) = 0;
+  // Copies `bytes` at `address` in a peer's address space. 0, or why not (errno); ESRCH: the peer is gone.
+  virtual int ReadPeer(int local, uint64_t address, void* to, size_t bytes) = 0;
+
   // Wakes the loop of a peer if it sleeps or listens (or is about to). For messages: an idle rank must hear of them.
   // Call after the store that the peer waits for; contains the fence that pairs with BeginSleep and Listen.
   virtual void Ring(int local) = 0;

@@ -124,7 +124,8 @@ TEST(AlgorithmTable, ChangesMoveThresholds) {
   EXPECT_EQ(NameAt(moved, OpKind::kAllreduce, Scope::kHosts, 2, (1 << 20) + 1), "direct_reduce");
   EXPECT_EQ(NameAt(moved, OpKind::kAllreduce, Scope::kHosts, 3, 1 << 20), "direct_reduce");
   EXPECT_EQ(NameAt(moved, OpKind::kAllreduce, Scope::kMixed, 2, 65537), "twin_reduce");
-  EXPECT_EQ(NameAt(moved, OpKind::kBroadcast, Scope::kHost, 2, 1 << 20), "staged");
+  EXPECT_EQ(NameAt(moved, OpKind::kReducescatter, Scope::kHost, 2, 1 << 20), "staged");
+  EXPECT_EQ(NameAt(moved, OpKind::kBroadcast, Scope::kHost, 2, 1 << 20), "fetched");
   // Less than it had: the rest goes to the others.
   const Table less = With("allreduce:hosts:one_step=..1K");
   EXPECT_EQ(NameAt(less, OpKind::kAllreduce, Scope::kHosts, 2, 1025), "direct_reduce");
@@ -215,7 +216,7 @@ TEST(AlgorithmText, ShowsAllLinesOrThoseOfALayout) {
                     Not(HasSubstr("tiny")), Not(HasSubstr("slice=256K flight"))));
   EXPECT_THAT(DescribeFor(table, {2, 2}, false), Not(HasSubstr("twin_reduce")));
   EXPECT_THAT(DescribeFor(With("allreduce:host:direct=none"), {2}, true),
-              AllOf(HasSubstr("allreduce "), HasSubstr("allgather, broadcast, alltoall, reducescatter  8K..")));
+              AllOf(HasSubstr("allreduce "), HasSubstr("allgather, broadcast, alltoall  8K..")));
 }
 
 }  // namespace

@@ -231,6 +231,46 @@ TEST(ShmMeeting, HundredAndTwentyEightRanksMeetAndLearnOfADeath) {
   ranks.ExpectSuccess(77);
 }
 
+TEST(ShmPeerMemory, RanksReadWhatIsInNoArenaUntilItsOwnerIsGone) {
+  // Words of the scratch: where every rank has its number.
+  testing::SharedPage<std::atomic<uint64_t>[3]> places;
+  ProcessRanks ranks(3, [&](Context& context) {
+    const auto number = std::make_unique<std::vector<int>>(100'000, 7 + context.local);
+    (*places)[context.local].store(reinterpret_cast<uint64_t>(number->data()));
+    RANK_CHECK(context.window->Readable(number->data(), number->size() * sizeof(int)));
+    context.scratch->ready.fetch_add(1);
+    RANK_CHECK(context.Await([&] { return context.scratch->ready.load() == 3; }));
+    RANK_CHECK(context.Await([&] { return context.window->CanReadPeers(); }));
+    std::vector<int> seen(number->size());
+    for (int local = 0; local < 3; ++local) {
+      RANK_CHECK(context.window->ReadPeer(local, (*places)[local].load(), seen.data(), seen.size() * sizeof(int)) == 0);
+      RANK_CHECK(std::count(seen.begin(), seen.end(), 7 + local) == std::ssize(seen));
+    }
+    RANK_CHECK(context.window->ReadPeer(1, 8, seen.data(), 4) == EFAULT);
+    context.scratch->go.fetch_add(1);
+    while (context.scratch->go.load() < 3) ::usleep(100);
+    if (context.local == 1) ::raise(SIGKILL);
+    RANK_CHECK(context.Await([&] { return context.window->revoked(); }));
+    RANK_CHECK(context.window->ReadPeer(1, (*places)[1].load(), seen.data(), 4) == ESRCH);
+    return 0;
+  });
+  ranks.ExpectSuccess(1);
+}
+
+TEST_F(Alone, MemoryThatCannotBeReadIsNotOffered) {
+  auto window = CreateWindow(Options(store_, arena_, bell_));
+  ASSERT_TRUE(window) << window.error().message;
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  auto* const pages =
+      static_cast<std::byte*>(::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(pages, MAP_FAILED);
+  EXPECT_TRUE((*window)->Readable(pages, 2 * page));
+  ASSERT_EQ(::mprotect(pages + page, page, PROT_NONE), 0);
+  EXPECT_TRUE((*window)->Readable(pages, page));
+  EXPECT_FALSE((*window)->Readable(pages, 2 * page));
+  ::munmap(pages, 2 * page);
+}
+
 TEST(ShmHandshake, NoPacketIsTakenForWhatItIsNot) {
   std::srand(7);
   for (int i = 0; i < 20000; ++i) {

@@ -27,6 +27,17 @@ std::byte* Locate(const Meeting& meeting, int member, size_t chunk, uint64_t dir
 
 }  // namespace
 
+bool IsFetched(const Meeting& meeting) {
+  bool fetched = false;
+  for (int m = 0; m < meeting.members(); ++m) {
+    const Header& header = meeting.header(m);
+    if (header.place == Place::kNothing || header.place == Place::kDirect) continue;
+    if (header.place != Place::kStaged || header.address == 0) return false;
+    fetched = true;
+  }
+  return fetched;
+}
+
 std::byte* Meeting::Source(int member, size_t chunk) const {
   return Locate(*this, member, chunk, header(member).in_offset);
 }

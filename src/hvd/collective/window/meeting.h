@@ -67,4 +67,7 @@ struct Meeting {
   }
 };
 
+// Whether all data can be read where it is, and some of that is in no arena: then nobody copies anything in.
+bool IsFetched(const Meeting& meeting);
+
 }  // namespace hvd::collective::window

@@ -45,6 +45,7 @@ struct alignas(64) Header {
     struct {
       uint64_t in_offset;
       uint64_t out_offset;
+      uint64_t address;  // staged: in the member's own address space, if it can be fetched from there; 0: it cannot
     };
     std::byte tiny[kTinyBytes];
   };

@@ -31,6 +31,11 @@ Places::Places(const algorithms::Table& table, int members, bool beside_marks) {
     Rules& rules = rules_[static_cast<size_t>(op)];
     size_t count = 0;
     for (const algorithms::Choice& choice : table.For(op, algorithms::Scope::kHost, members)) {
+      if (choice.algorithm == Algorithm::kFetched) {
+        rules.fetched = choice.bytes;
+        rules.fetched_on_trial = choice.on_trial;
+        continue;
+      }
       const Place place = PlaceFor(choice.algorithm);
       if (place == Place::kDirect) rules.direct_chunk = choice.parameters.chunk;
       if (place == Place::kCopied) rules.copied_chunk = choice.parameters.chunk;

@@ -16,9 +16,11 @@ class Places {
     collective::window::Place place = collective::window::Place::kStaged;
   };
   struct Rules {
-    std::array<Rule, 8> in_order{};  // the first whose bytes fit and that is possible; ends with one that always is
-    size_t direct_chunk = 0;         // where all members' data is direct
-    size_t copied_chunk = 0;         // or copied
+    std::array<Rule, 8> in_order{};   // the first whose bytes fit and that is possible; ends with one that always is
+    size_t direct_chunk = 0;          // where all members' data is direct
+    size_t copied_chunk = 0;          // or copied
+    algorithms::Range fetched{1, 0};  // staged data that the others may fetch instead
+    bool fetched_on_trial = false;
   };
 
   // Without `beside_marks` all data is in the arena: those who read it do so as long as they like.

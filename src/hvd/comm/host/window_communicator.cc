@@ -6,7 +6,6 @@
 
 #include "hvd/base/fetch.h"
 #include "hvd/collective/pattern/slices.h"
-#include "hvd/collective/window/chunked_pull.h"
 #include "hvd/collective/window/chunked_reduce.h"
 #include "hvd/collective/window/chunked_scatter.h"
 #include "hvd/collective/window/one_shot.h"
@@ -16,7 +15,6 @@
 namespace hvd::comm::host {
 
 using collective::Progress;
-using collective::window::ChunkedPull;
 using collective::window::ChunkedReduce;
 using collective::window::ChunkedScatter;
 using collective::window::Header;
@@ -208,6 +206,7 @@ WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, c
   staging_user_[lane] = position + 1;
   header.place = Place::kStaged;
   header.in_offset = static_cast<uint64_t>(options_.memory->OffsetOf(staging_[lane], options_.staging.bytes()));
+  header.address = Offer(position, work);
   if (options_.early && work.op == OpKind::kAllreduce) {
     const auto first = collective::pattern::Chunk(work.payload.bytes(), options_.staging.chunk_bytes, 0);
     work.payload.Gather(first.begin, first.size(), staging_[lane]);
@@ -277,26 +276,15 @@ std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position
     FinishBesideMarks(meeting, *work);
     return nullptr;
   }
-  if (work->op == OpKind::kAllreduce) {
-    return std::make_unique<ChunkedReduce>(meeting, work->reduce_op, work->dtype, work->scale, &work->payload);
+  switch (work->op) {
+    case OpKind::kAllreduce:
+      return std::make_unique<ChunkedReduce>(meeting, work->reduce_op, work->dtype, work->scale, &work->payload);
+    case OpKind::kReducescatter:
+      return std::make_unique<ChunkedScatter>(meeting, work->reduce_op, work->dtype, work->scale, work->member_bytes,
+                                              work->result_to, &work->payload);
+    default:
+      return BeginPull(meeting, work);
   }
-  if (work->op == OpKind::kReducescatter) {
-    return std::make_unique<ChunkedScatter>(meeting, work->reduce_op, work->dtype, work->scale, work->member_bytes,
-                                            work->result_to, &work->payload);
-  }
-  std::vector<ChunkedPull::Source> sources;
-  if (work->op == OpKind::kBroadcast) {
-    const size_t bytes = work->payload.bytes();
-    const bool copies = work->root != stream_.me() || work->payload.pieces()[0].out != work->payload.pieces()[0].in;
-    sources.push_back({work->root, bytes, {0, bytes}, copies ? work->payload.pieces()[0].out : nullptr});
-  } else {
-    const Traffic traffic(*work, stream_.me());
-    for (int m = 0; m < stream_.members(); ++m) {
-      std::byte* to = work->result_to == nullptr ? nullptr : work->result_to + traffic.ResultAt(m);
-      sources.push_back({m, traffic.Brings(m), traffic.Incoming(m), to});
-    }
-  }
-  return std::make_unique<ChunkedPull>(meeting, std::move(sources), &work->payload);
 }
 
 void WindowCommunicator::Finish(uint64_t position, const Work& work) {

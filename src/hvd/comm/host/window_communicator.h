@@ -18,6 +18,7 @@
 #include "hvd/comm/announcer.h"
 #include "hvd/comm/communicator.h"
 #include "hvd/comm/host/places.h"
+#include "hvd/comm/host/trial.h"
 #include "hvd/transport/window.h"
 
 namespace hvd::comm::host {
@@ -41,7 +42,8 @@ struct WindowOptions {
   std::byte* stream_memory = nullptr;  // collective::window::Stream::Bytes(members, eager_bytes), carved
   size_t eager_bytes = 64 << 10;       // room for data beside a mark
   collective::window::Staging staging;
-  bool early = false;  // the first staged chunk of an allreduce is readable as soon as its mark is
+  bool early = false;            // the first staged chunk of an allreduce is readable as soon as its mark is
+  const Clock* clock = nullptr;  // nullptr: data is never offered to be fetched
   Places places;
 };
 
@@ -125,6 +127,11 @@ class WindowCommunicator final : public Communicator, public Announcer {
   // False: its result does not go to the arena, or not in one piece.
   bool PlaceCopied(const Work& work, collective::window::Header& header) const;
   Outcome PlaceStaged(uint64_t position, const Work& work, collective::window::Header& header);
+  // Of staged data: where the others can fetch it, if they can and that is likely to be faster; else 0. See
+  // window_pull.cc.
+  uint64_t Offer(uint64_t position, const Work& work);
+  bool MayBeFetched(const Work& work) const;
+  std::unique_ptr<collective::Machine> BeginPull(const collective::window::Meeting& meeting, const Work* work);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
 
@@ -137,6 +144,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
   std::byte* staging_[kStagingLanes] = {};
   uint64_t staging_user_[kStagingLanes] = {};  // position + 1
   std::vector<std::byte> scratch_;
+  Trial trial_;
 };
 
 }  // namespace hvd::comm::host

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -139,6 +140,13 @@ class ThreadWindow final : public shm::BoardWindow {
 
   std::byte* PeerArena(int, uint64_t offset) override {
     return offset < arena_.capacity() ? arena_.base() + offset : nullptr;
+  }
+
+  bool CanReadPeers() override { return true; }
+  bool Readable(const void*, size_t) override { return true; }
+  int ReadPeer(int, uint64_t address, void* to, size_t bytes) override {
+    std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+    return 0;
   }
 
   // A thread cannot be killed; the fence takes its token away all the same.

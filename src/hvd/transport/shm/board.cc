@@ -71,6 +71,16 @@ Board::Board(std::byte* memory, int count, int self, int pid)
   cell(self).pid.store(pid, std::memory_order_release);
 }
 
+void Board::SetWitness(const Witness& witness) {
+  cell(self_).witness_value.store(witness.value, std::memory_order_relaxed);
+  cell(self_).witness_address.store(witness.address, std::memory_order_release);
+}
+
+Board::Witness Board::witness(int local) const {
+  const uint64_t address = cell(local).witness_address.load(std::memory_order_acquire);
+  return {address, cell(local).witness_value.load(std::memory_order_relaxed)};
+}
+
 void Board::WriteBell(int local) {
   const int fd = bells_[local].load(std::memory_order_acquire);
   const uint64_t one = 1;

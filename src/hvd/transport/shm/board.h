@@ -49,6 +49,18 @@ class Board {
   int self() const { return self_; }
   int pid(int local) const { return cell(local).pid.load(std::memory_order_acquire); }
   Rank rank(int local) const { return cell(local).rank; }
+  // Words by which peers can tell that they read the memory of this very process: see PeerMemory.
+  struct Witness {
+    uint64_t address;
+    uint64_t value;
+  };
+  void SetWitness(const Witness& witness);
+  Witness witness(int local) const;
+  // Whether it could read the witnesses of all.
+  void SetReads() { cell(self_).reads.store(1, std::memory_order_release); }
+  bool reads(int local) const { return cell(local).reads.load(std::memory_order_acquire) != 0; }
+  // The kernel has marked the end of that rank: from then on its pid may be another's.
+  bool ended(int local) const { return (cell(local).life.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0; }
   void Blame(Rank rank) { cell(self_).blamed.store(rank + 1, std::memory_order_release); }
   Rank blamed(int local) const { return cell(local).blamed.load(std::memory_order_acquire) - 1; }
   // This rank's reason, if it has none yet: before the cause or goodbye that it explains. One thread at a time.
@@ -119,8 +131,11 @@ class Board {
     std::atomic<int32_t> blamed;  // rank + 1; 0: nobody
     std::atomic<int32_t> pid;
     int32_t rank;
-    std::atomic<uint32_t> pays;          // for fences; never taken back
-    std::atomic<uint32_t> reason_bytes;  // 0: none yet
+    std::atomic<uint32_t> pays;             // for fences; never taken back
+    std::atomic<uint32_t> reason_bytes;     // 0: none yet
+    std::atomic<uint64_t> witness_address;  // 0: none
+    std::atomic<uint64_t> witness_value;
+    std::atomic<uint32_t> reads;
     char reason[kMaxReasonBytes];
     alignas(128) std::atomic<uint64_t> beat;
     alignas(128) pthread_mutex_t token;

@@ -13,6 +13,7 @@
 #include "hvd/transport/shm/board_window.h"
 #include "hvd/transport/shm/crash_signals.h"
 #include "hvd/transport/shm/hub.h"
+#include "hvd/transport/shm/peer_memory.h"
 #include "hvd/transport/shm/process.h"
 #include "hvd/transport/shm/segment.h"
 #include "hvd/transport/shm/watcher.h"
@@ -59,11 +60,21 @@ class ProcessWindow final : public BoardWindow {
   }
 
   Status Start() { return watcher_.Start(); }
-  void Begin() { watcher_.Begin(); }
+  // All ranks are there.
+  void Begin() {
+    watcher_.Begin();
+    memory_.Probe();
+  }
 
   Result<std::byte*> Carve(size_t bytes) override { return segment_->Carve(bytes); }
   std::byte* PeerArena(int local, uint64_t offset) override;
   void Kill(int local) override;
+
+  bool CanReadPeers() override { return memory_.CanReadPeers(); }
+  bool Readable(const void* memory, size_t bytes) override { return memory_.Readable(memory, bytes); }
+  int ReadPeer(int local, uint64_t address, void* to, size_t bytes) override {
+    return memory_.Read(local, address, to, bytes);
+  }
 
  private:
   void Tell() override { board_.Flood(); }
@@ -74,6 +85,7 @@ class ProcessWindow final : public BoardWindow {
   std::mutex map_mutex_;
   std::vector<Peer> peers_;
   const unsigned epoch_;
+  PeerMemory memory_{board_};
   Watcher watcher_;
   std::optional<CrashNotice> crash_notice_;
 };

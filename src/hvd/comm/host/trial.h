@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which of two ways is the faster one on this machine, by doing: operations take both in turn until each was measured a
+// few times, then the faster one; now and then the other is tried again, because machines change.
+//
+// Members of a process set each have their own figures, and the new way is taken where all of them offer it. So that
+// they try it together, who tries what at which position is the same for all of them.
+//
+// Pure: a function of what was measured. Thread safety: none.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "hvd/base/clock.h"
+#include "hvd/base/types.h"
+
+namespace hvd::comm::host {
+
+class Trial {
+ public:
+  // Of each way, before the faster one is taken.
+  static constexpr size_t kTries = 4;
+  // One in so many operations tries the slower way again: seldom enough that nobody notices, more seldom where it was
+  // much slower.
+  static constexpr uint64_t kSeldom = 64;
+  static constexpr uint64_t kHardlyEver = 1024;
+
+  // Whether an operation of so many bytes should go the new way.
+  bool Offers(OpKind op, size_t bytes, uint64_t position) const;
+  // It went the new way, or did not, and took so long.
+  void Measured(OpKind op, size_t bytes, bool new_way, Duration took);
+
+ private:
+  // The last few times. The shortest counts: whatever comes between makes them longer only.
+  struct Times {
+    std::array<Duration, kTries> last{};
+    size_t count = 0;
+    Duration shortest() const;
+  };
+  struct Figures {
+    Times old_way;
+    Times new_way;
+  };
+  // Sizes within a factor of two share their figures.
+  using Key = std::pair<OpKind, int>;
+  static Key KeyOf(OpKind op, size_t bytes);
+
+  std::map<Key, Figures> figures_;
+};
+
+}  // namespace hvd::comm::host
