@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small allreduces again and again, which go the short way (engine/shortcut.h), and everything that turns one of them
+// Small reductions again and again, which go the short way (engine/shortcut.h), and everything that turns one of them
 // into an ordinary operation half-way: late ranks, other threads, ranks that want something else.
 #include <gtest/gtest.h>
 
@@ -131,6 +131,37 @@ TEST_P(ArenaShortcutTest, IsReducedWhereItLies) {
   });
 }
 
+// Parts of whole rows, which are not always equal; data beside the marks, in the arena, and of one rank elsewhere.
+TEST_P(ArenaShortcutTest, IsScatteredFromWhereItLies) {
+  constexpr size_t kRow = 3;
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (const size_t rows : {size_t{1}, size_t{9}, size_t{1000}, size_t{10'001}, size_t{87'381}}) {
+      const size_t mine = rows / size + (static_cast<size_t>(rank) < rows % size ? 1 : 0);
+      const size_t before = rows / size * rank + std::min(static_cast<size_t>(rank), rows % size);
+      ArenaFloats in(rows * kRow);
+      std::vector<float> elsewhere(rows * kRow);
+      for (int round = 0; round < 8; ++round) {
+        float* from = round >= 6 && rank == 0 ? elsewhere.data() : in.data();
+        for (size_t i = 0; i < rows * kRow; ++i) from[i] = ElementOf(rank, round, i);
+        std::vector<float> part(mine * kRow + 1, -1);
+        Request request(HVD_REDUCESCATTER, "part" + std::to_string(rows), {static_cast<int64_t>(rows), kRow}, from);
+        request->output = {part.data(), mine * kRow * sizeof(float), HVD_CPU, 0};
+        if (round == 3 + rank % 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        hvd_output output = EmptyOutput();
+        ASSERT_EQ(hvd_run(ctx, request, &output), HVD_OK) << hvd_last_error();
+        ASSERT_EQ(output.ndim, 2);
+        ASSERT_EQ(output.shape[0], static_cast<int64_t>(mine));
+        for (size_t i = 0; i < mine * kRow; ++i) {
+          const float own = static_cast<float>((before * kRow + i) % 1021);
+          ASSERT_EQ(part[i], SumOf(size, round) + static_cast<float>(size) * own) << rows << " rows, round " << round;
+        }
+        ASSERT_EQ(part.back(), -1) << "too much was stored";
+      }
+    }
+  });
+}
+
 TEST_P(ArenaShortcutTest, ThreadsDoNotDisturbEachOther) {
   const int size = GetParam();
   RunThreads(size, [&](int rank, hvd_context* ctx) {
@@ -225,6 +256,20 @@ TEST(Shortcut, WrongBuffersAreRefusedAsTheFirstTime) {
     std::fill(data.begin(), data.end(), Value(rank, 0));
     ASSERT_EQ(Sum(ctx, "w", data.data(), 4), HVD_OK) << hvd_last_error();
     EXPECT_EQ(data[0], SumOf(2, 0));
+  });
+}
+
+TEST(Shortcut, APartOfAnotherSizeIsRefusedAsTheFirstTime) {
+  RunThreads(2, [](int, hvd_context* ctx) {
+    ArenaFloats in(40);
+    std::vector<float> part(40);
+    for (int round = 0; round < 4; ++round) {
+      const bool wrong = round == 2;
+      Request request(HVD_REDUCESCATTER, "part", {40}, in.data());
+      request->output = {part.data(), (wrong ? 19 : 20) * sizeof(float), HVD_CPU, 0};
+      hvd_output output = EmptyOutput();
+      ASSERT_EQ(hvd_run(ctx, request, &output), wrong ? HVD_INVALID_ARGUMENT : HVD_OK) << hvd_last_error();
+    }
   });
 }
 

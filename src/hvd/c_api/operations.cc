@@ -74,10 +74,11 @@ Result<Submission> Translate(const Call& engine, const hvd_request* request) {
   return submission;
 }
 
-// Whether a request asks for an allreduce and for nothing that a shortcut cannot do; then it is the order. What it says
+// Whether a request asks for a reduction and for nothing that a shortcut cannot do; then it is the order. What it says
 // is not checked: shortcuts are known for what was checked before.
 bool IsPlain(const hvd_request* request, hvd::engine::Order* order) {
-  if (request == nullptr || request->struct_size != sizeof *request || request->op != HVD_ALLREDUCE) return false;
+  if (request == nullptr || request->struct_size != sizeof *request) return false;
+  if (request->op != HVD_ALLREDUCE && request->op != HVD_REDUCESCATTER) return false;
   if (request->input.bytes > hvd::engine::Shortcuts::kMostArenaBytes || request->timeout_s != 0) return false;
   if (request->input.device_type != HVD_CPU || request->output.device_type != HVD_CPU) return false;
   if (request->alloc != nullptr || request->done != nullptr || request->stream != nullptr) return false;
@@ -88,6 +89,7 @@ bool IsPlain(const hvd_request* request, hvd::engine::Order* order) {
   order->prepared = request->prepared;
   if (request->prepared == 0) {
     if (request->name == nullptr) return false;
+    order->op = static_cast<hvd::OpKind>(request->op);
     order->name = request->name;
     order->process_set = request->process_set;
     order->dtype = static_cast<hvd::DType>(request->dtype);

@@ -96,7 +96,7 @@ ProcessSet::ShortStep ProcessSet::StepShort(Shortcut* shortcut) {
     return ShortStep::kDone;
   }
   const size_t bytes = shortcut->work.payload.bytes();
-  const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid, bytes);
+  const auto look = options_.announce->LookAt(epoch_, head_, shortcut->uid, shortcut->work);
   if (look.missing >= 0) {
     late_ = look.missing;
     late_below_ = next_;
@@ -130,6 +130,7 @@ void ProcessSet::AdoptShort(Operation* op, const Shortcut& shortcut) {
     announced_.push_back(op);
     return;
   }
+  if (SizesResult(op->work.op)) PrepareResult(op, {});
   op->state = State::kRunning;
   const uint64_t position = head_++;
   options_.recorder->AgreedAt(shortcut.agreed, op, id(), position, LastOfShort());

@@ -23,9 +23,10 @@ constexpr int kHastyLooks = 48;
 // How often the core is given away where there are more ranks than cores.
 constexpr int kYields = 40;
 
-bool Overlap(const Order& order) {
-  return order.input != order.output && order.input < order.output + order.output_bytes &&
-         order.output < order.input + order.input_bytes;
+// Whether input and output share memory in another way than an allreduce in place.
+bool Overlap(const Order& order, OpKind op) {
+  if (order.input == order.output) return op != OpKind::kAllreduce;
+  return order.input < order.output + order.output_bytes && order.output < order.input + order.input_bytes;
 }
 
 }  // namespace
@@ -62,14 +63,17 @@ Shortcut* Engine::BeginShort(const Order& order, ProcessSet** set, ShortPins* pi
   if (*set == nullptr || (*set)->serial() != shortcut->serial || !(*set)->ReadyFor(shortcut)) return nullptr;
   // What is wrong with the buffers the ordinary way says.
   const size_t bytes = shortcut->work.payload.bytes();
-  if (order.input_bytes != bytes || order.output_bytes != bytes || Overlap(order) || order.input == nullptr ||
-      order.output == nullptr || transport::shm::Arena::Process().inherited()) {
+  const OpKind op = shortcut->work.op;
+  if (order.input_bytes != bytes || order.output_bytes != shortcut->output_bytes || Overlap(order, op) ||
+      order.input == nullptr || order.output == nullptr || transport::shm::Arena::Process().inherited()) {
     return nullptr;
   }
   if (inbox_full_.load(std::memory_order_relaxed) || !registry_.EnterShort()) return nullptr;
   shortcut->work.payload.Clear();
   shortcut->work.payload.Add({order.input, order.output, bytes});
-  shortcut->work.alone = !crowded_;  // who has to wait for a core waits once rather than twice
+  shortcut->work.result_to = order.output;
+  // Who has to wait for a core waits once rather than twice.
+  shortcut->work.alone = !crowded_ && op == OpKind::kAllreduce;
   shortcut->reduced = 0;
   if (shortcut->may_be_direct) pins->Take(order);
   if ((*set)->BeginShort(*shortcut)) return shortcut;
@@ -134,7 +138,7 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
     if (step == Step::kDone) {
       recorder_.EndShort(*shortcut, set->LastShortPosition(), set->LastOfShort());
       if (!last_error_.empty()) last_error_.clear();
-      if (shape != nullptr) *shape = shortcut->request.signature.shape;
+      if (shape != nullptr) *shape = shortcut->output_shape;
       registry_.LeaveShort();
     } else {
       op = MakeOrdinary(*shortcut, order, set);

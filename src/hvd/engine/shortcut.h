@@ -23,9 +23,10 @@
 
 namespace hvd::engine {
 
-// An allreduce as a caller asks for it, in the caller's memory. Nothing is checked.
+// An allreduce or reducescatter as a caller asks for it, in the caller's memory. Nothing is checked.
 struct Order {
   uint64_t prepared = 0;  // its id; then the description below it counts for nothing
+  OpKind op = OpKind::kAllreduce;
   std::string_view name;
   int process_set = 0;
   DType dtype = DType::kFloat32;
@@ -46,6 +47,8 @@ struct Shortcut {
   int serial = 0;  // of the set
   controller::Request request;
   comm::Work work;
+  Shape output_shape;
+  size_t output_bytes = 0;
   uint64_t uid = 0;                // of its plan
   uint64_t plans = 0;              // changes of the plans after which the uid was looked up
   bool may_be_direct = false;      // peers may store into the caller's memory, if that is arena memory

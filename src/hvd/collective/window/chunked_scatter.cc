@@ -3,18 +3,40 @@
 
 #include <algorithm>
 
+#include "hvd/collective/window/per_member.h"
+
 namespace hvd::collective::window {
+namespace {
+
+// Pieces of all parts lie side by side in a chunk; 1024 members still find room.
+pattern::Parts Cut(const Meeting& meeting, const std::vector<size_t>& part_bytes) {
+  return {part_bytes, meeting.staging.chunk_bytes / part_bytes.size()};
+}
+
+}  // namespace
+
+size_t ScatterDirect(Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale,
+                     const std::vector<size_t>& part_bytes, std::byte* to) {
+  const pattern::Parts parts = Cut(meeting, part_bytes);
+  PerMember<const void*> sources(meeting.members());
+  for (int m = 0; m < meeting.members(); ++m) sources[m] = meeting.Source(m, 0) + parts.begin(meeting.me());
+  void* target = to;
+  kernel::Reduce(op, type, sources.all(), {&target, 1}, part_bytes[meeting.me()] / SizeOf(type), scale);
+  meeting.PublishOut(parts.rounds());
+  return parts.rounds();
+}
 
 ChunkedScatter::ChunkedScatter(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale,
-                               const std::vector<size_t>& part_bytes, std::byte* to, const Payload* payload)
+                               const std::vector<size_t>& part_bytes, std::byte* to, const Payload* payload,
+                               size_t reduced)
     : meeting_(meeting),
       op_(op),
       type_(type),
       scale_(scale),
-      // 1024 members still find room in a chunk.
-      parts_(part_bytes, meeting.staging.chunk_bytes / part_bytes.size()),
+      parts_(Cut(meeting, part_bytes)),
       to_(to),
       payload_(payload),
+      reduced_count_(reduced),
       in_seen_(meeting.members()),
       out_seen_(meeting.members()),
       sources_(meeting.members()) {
@@ -22,6 +44,7 @@ ChunkedScatter::ChunkedScatter(Meeting meeting, ReduceOp op, DType type, kernel:
     if (meeting_.header(m).place != Place::kStaged) in_seen_[m] = parts_.rounds();
   }
   if (meeting_.header(meeting_.me()).place != Place::kStaged) staged_count_ = parts_.rounds();
+  out_seen_[meeting_.me()] = reduced;
 }
 
 Progress ChunkedScatter::Step() {

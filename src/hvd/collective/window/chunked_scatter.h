@@ -16,12 +16,16 @@
 
 namespace hvd::collective::window {
 
+// All of this member's part at once, where every member's data is direct. Publishes and returns the number of rounds.
+size_t ScatterDirect(Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale,
+                     const std::vector<size_t>& part_bytes, std::byte* to);
+
 class ChunkedScatter final : public Machine {
  public:
   // `part_bytes`: of every member, together the payload. `to`: this member's result; nullptr: not wanted. `payload`
-  // stays the caller's until kDone.
+  // stays the caller's until kDone. `reduced`: so many rounds of this member's part were reduced and published before.
   ChunkedScatter(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const std::vector<size_t>& part_bytes,
-                 std::byte* to, const Payload* payload);
+                 std::byte* to, const Payload* payload, size_t reduced = 0);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override;
@@ -38,7 +42,7 @@ class ChunkedScatter final : public Machine {
   std::byte* const to_;
   const Payload* payload_;
   size_t staged_count_ = 0;
-  size_t reduced_count_ = 0;
+  size_t reduced_count_;
   std::vector<uint64_t> in_seen_;
   std::vector<uint64_t> out_seen_;
   std::vector<const void*> sources_;

@@ -78,7 +78,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
     int missing = -1;
     Data data = Data::kOther;
   };
-  Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid, size_t bytes) const {
+  Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid, const Work& work) const {
     using collective::window::Place;
     const uint64_t mark = collective::window::Stream::Mark(epoch, position);
     bool agreed = true;
@@ -94,7 +94,8 @@ class WindowCommunicator final : public Communicator, public Announcer {
       sliced &= header.place >= Place::kInline && header.place != Place::kCopied;
     }
     if (!agreed) return {};
-    sliced &= direct || (options_.early && bytes <= options_.staging.chunk_bytes);
+    const bool early = options_.early && work.op == OpKind::kAllreduce;
+    sliced &= direct || (early && work.payload.bytes() <= options_.staging.chunk_bytes);
     return {-1, beside ? Look::Data::kBeside : sliced ? Look::Data::kSliced : Look::Data::kOther};
   }
   // Who brings what, once all marks are there.
@@ -102,7 +103,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
   std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work) override;
   // As Begin, where LookAt has seen that the data is beside the marks.
   void Finish(uint64_t position, const Work& work);
-  // An allreduce of data that LookAt has seen to be sliced: all of this member's part, at once. Its number of chunks.
+  // A reduction of data that LookAt has seen to be sliced: all of this member's part, at once. Its number of chunks.
   size_t ReduceSlices(uint64_t position, const Work& work);
   // After that: a member that may still store into this one's memory; -1: the result is there.
   int Storing(uint64_t position, size_t chunks) const;
