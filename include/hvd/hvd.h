@@ -134,8 +134,13 @@ typedef struct hvd_request {
   const int32_t* splits; /* alltoall: rows for every rank of the set, copied; NULL: equal parts. Rows that are left over
                             are not sent */
   int32_t nsplits;
-  int32_t flags; /* 0; no flag is defined */
+  int32_t flags; /* HVD_WIRE_* or 0 */
 } hvd_request;
+/* Allreduce but Adasum, one of them, equal on all ranks: float32 and float64 travel and are reduced as that type, in
+ * half of the bytes or a quarter; input and output stay what `dtype` says. The result has the bits that casting,
+ * reducing and casting back would give (to nearest even; sums of float16 and bfloat16 are made in float32, and scaled
+ * there, before they are rounded), without the memory for that. Other types travel as they are. */
+enum { HVD_WIRE_FLOAT16 = 1, HVD_WIRE_BFLOAT16 = 2 };
 
 typedef struct hvd_output {
   size_t struct_size;

@@ -70,6 +70,7 @@ class Operation {
   void Describe(uint64_t bytes) {
     request_.dtype = options_.dtype;
     request_.reduce_op = options_.reduce_op;
+    request_.flags = options_.wire;
     request_.root_rank = kRoot;
     const bool many_in = options_.op == HVD_ALLTOALL || options_.op == HVD_REDUCESCATTER;
     const bool many_out = options_.op == HVD_ALLTOALL || options_.op == HVD_ALLGATHER;

@@ -23,7 +23,7 @@ constexpr char kHelp[] =
     R"(hvd_perf: times libhvd's collectives. An iteration's time is the slowest rank's.
 
 what     --op allreduce|allgather|broadcast|alltoall|reducescatter|barrier   --reduce-op sum|average|min|max|product
-         --dtype float32|float16|bfloat16|float64|int8|...|bool
+         --dtype float32|float16|bfloat16|float64|int8|...|bool   --wire none|float16|bfloat16 (as which it travels)
 sizes    --sizes 4,64K,1M    or   --min-bytes B --max-bytes B --factor F
          bytes of a block: each rank's input; alltoall: what one rank sends to one; reducescatter: each rank's output
 ranks    --ranks N (default 2: local processes that are started)
@@ -63,6 +63,8 @@ constexpr Named kTypes[] = {{"uint8", HVD_UINT8},     {"int8", HVD_INT8},       
                             {"bool", HVD_BOOL},       {"bfloat16", HVD_BFLOAT16}};
 constexpr Named kReductions[] = {
     {"sum", HVD_SUM}, {"average", HVD_AVERAGE}, {"min", HVD_MIN}, {"max", HVD_MAX}, {"product", HVD_PRODUCT}};
+
+constexpr Named kWires[] = {{"none", 0}, {"float16", HVD_WIRE_FLOAT16}, {"bfloat16", HVD_WIRE_BFLOAT16}};
 
 template <size_t N>
 bool Find(const Named (&table)[N], const char* name, int32_t* value, std::string* kept) {
@@ -144,6 +146,7 @@ const Flag kFlags[] = {
     {"dtype", true, [](const char* t, Options* o, Pending*) { return Find(kTypes, t, &o->dtype, &o->dtype_name); }},
     {"reduce-op", true,
      [](const char* t, Options* o, Pending*) { return Find(kReductions, t, &o->reduce_op, &o->reduce_op_name); }},
+    {"wire", true, [](const char* t, Options* o, Pending*) { return Find(kWires, t, &o->wire, &o->wire_name); }},
     {"sizes", true, [](const char* t, Options* o, Pending*) { return ParseSizes(t, &o->sizes); }},
     {"min-bytes", true, [](const char* t, Options*, Pending* p) { return ParseSize(t, &p->min) && p->min > 0; }},
     {"max-bytes", true, [](const char* t, Options*, Pending* p) { return ParseSize(t, &p->max) && p->max > 0; }},

@@ -20,9 +20,11 @@ struct Options {
   int32_t op = 0;         // HVD_ALLREDUCE ...
   int32_t dtype = 7;      // HVD_FLOAT32 ...
   int32_t reduce_op = 1;  // HVD_SUM ...
+  int32_t wire = 0;       // HVD_WIRE_FLOAT16 ..., allreduce
   std::string op_name = "allreduce";
   std::string dtype_name = "float32";
   std::string reduce_op_name = "sum";
+  std::string wire_name = "none";
   std::vector<uint64_t> sizes;  // bytes of a block, see --help
   int ranks = 2;
   bool fork = true;   // false: this process is one rank, described by the environment

@@ -101,6 +101,28 @@ Status CheckNumber(std::string_view field, int32_t value, int32_t most) {
   return Fail(Code::kInvalidArgument, "hvd_request.{} is {}: 0 to {} are known, see hvd.h", field, value, most);
 }
 
+Status CheckFlags(const hvd_request& request) {
+  constexpr int32_t kBoth = HVD_WIRE_FLOAT16 | HVD_WIRE_BFLOAT16;
+  if (request.flags == 0) return {};
+  if ((request.flags & ~kBoth) != 0) {
+    return Fail(Code::kInvalidArgument, "hvd_request.flags is {:#x}: {:#x} is not known", request.flags,
+                request.flags & ~kBoth);
+  }
+  if (request.flags == kBoth) {
+    return Fail(Code::kInvalidArgument, "hvd_request.flags has HVD_WIRE_FLOAT16 and HVD_WIRE_BFLOAT16: give one");
+  }
+  const std::string_view flag = request.flags == HVD_WIRE_FLOAT16 ? "HVD_WIRE_FLOAT16" : "HVD_WIRE_BFLOAT16";
+  if (request.op != HVD_ALLREDUCE) {
+    return Fail(Code::kInvalidArgument, "hvd_request.flags has {}, which is for allreduce alone, but op is {}", flag,
+                NameOf(static_cast<OpKind>(request.op)));
+  }
+  if (request.reduce_op == HVD_ADASUM) {
+    return Fail(Code::kInvalidArgument, "hvd_request.flags has {}, which Adasum cannot use: give elements of that type",
+                flag);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckSeconds(std::string_view field, double seconds) {
@@ -136,10 +158,7 @@ Status Check(const hvd_request* request) {
                   request->splits[i]);
     }
   }
-  if (request->flags != 0) {
-    return Fail(Code::kInvalidArgument, "hvd_request.flags is {:#x}: no flag is known", request->flags);
-  }
-  return {};
+  return CheckFlags(*request);
 }
 
 Status Check(const hvd_init_options& options) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "hvd/c_api/check.h"
 #include "hvd/c_api/context.h"
@@ -36,6 +37,13 @@ hvd::controller::Request Describe(const hvd_request& request) {
   return described;
 }
 
+// The type as which data travels; none: its own.
+std::optional<hvd::DType> WireOf(const hvd_request& request) {
+  if (request.flags & HVD_WIRE_FLOAT16) return hvd::DType::kFloat16;
+  if (request.flags & HVD_WIRE_BFLOAT16) return hvd::DType::kBFloat16;
+  return {};
+}
+
 Result<Submission> Translate(const Call& engine, const hvd_request* request) {
   HVD_RETURN_IF_ERROR(hvd::c_api::Check(request));
   Submission submission;
@@ -47,11 +55,13 @@ Result<Submission> Translate(const Call& engine, const hvd_request* request) {
     }
     submission.process_set = prepared->process_set;
     submission.request = prepared->request;
+    submission.wire = prepared->wire;
     if (request->nsplits > 0) {
       submission.request.signature.numbers.assign(request->splits, request->splits + request->nsplits);
     }
   } else {
     submission.request = Describe(*request);
+    submission.wire = WireOf(*request);
     submission.process_set = request->process_set;
   }
   submission.input = request->input.data;
@@ -168,7 +178,7 @@ HVD_API int hvd_prepare(hvd_context* ctx, const hvd_request* request, uint64_t* 
     return Report(Code::kInvalidArgument,
                   fmt::format("hvd_prepare: hvd_request.prepared is {} already", request->prepared));
   }
-  auto prepared = engine->Prepare(request->process_set, Describe(*request));
+  auto prepared = engine->Prepare(request->process_set, Describe(*request), WireOf(*request));
   if (!prepared) return Report(prepared.error());
   *id = *prepared;
   return HVD_OK;

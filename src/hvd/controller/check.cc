@@ -75,10 +75,17 @@ Answer Compare(const Proposal& p, std::string_view key, std::string_view verb, c
 
 std::string ShowShape(const Signature& s) { return ToString(s.shape); }
 
+bool IsHalf(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
+
 Answer DTypes(const Proposal& p) {
-  return Compare(
-      p, "Mismatched data types", "had type", [](auto& a, auto& b) { return a.dtype == b.dtype; },
-      [](auto& s) { return std::string(NameOf(s.dtype)); });
+  const Same same = [](auto& a, auto& b) { return a.dtype == b.dtype; };
+  Answer answer =
+      Compare(p, "Mismatched data types", "had type", same, [](auto& s) { return std::string(NameOf(s.dtype)); });
+  // These are the types that travel: users who compress on some ranks only have given the same one everywhere.
+  if (answer && (IsHalf(First(p).dtype) || IsHalf(Odd(p, same)->dtype))) {
+    *answer += " Compression counts: give it on all ranks, or on none.";
+  }
+  return answer;
 }
 
 Answer Ops(const Proposal& p) {

@@ -103,6 +103,11 @@ Result<Operation*> Engine::Enter(Submission submission) {
 Operation* Engine::MakeOperation(ProcessSet* set, Submission submission) {
   Operation* op = registry_.Make();
   op->request = std::move(submission.request);
+  DType& type = op->request.signature.dtype;
+  // From here on the request says what travels: that is what ranks have to agree on.
+  if (submission.wire && kernel::CanNarrow(type, *submission.wire)) {
+    op->memory_type = std::exchange(type, *submission.wire);
+  }
   op->set = set;
   op->input = static_cast<const std::byte*>(submission.input);
   op->input_bytes = submission.input_bytes;

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -45,6 +46,8 @@ namespace hvd::engine {
 
 struct Submission {
   controller::Request request;
+  // Allreduce: the type as which the request's travels and is reduced, if it can be narrowed to it.
+  std::optional<DType> wire;
   int process_set = 0;
   const void* input = nullptr;
   size_t input_bytes = 0;
@@ -110,7 +113,7 @@ class Engine final : public SetHost {
   void Release(Operation* op) { registry_.Drop(op); }
   bool Forget(Handle handle) { return registry_.Forget(handle); }
   // Equal requests have equal ids.
-  Result<uint64_t> Prepare(int process_set, controller::Request request);
+  Result<uint64_t> Prepare(int process_set, controller::Request request, std::optional<DType> wire = {});
   const Registry::Prepared* FindPrepared(uint64_t id) { return registry_.FindPrepared(id); }
 
   // kOk while operations can succeed; else the first cause.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,8 @@ struct Operation {
   std::byte* output = nullptr;
   size_t input_bytes = 0;
   size_t output_bytes = 0;
+  // The type of the elements there, where it is not the request's: they travel as that.
+  std::optional<DType> memory_type;
   bool output_given = false;
   AllocFunction alloc;
   DoneFunction done;

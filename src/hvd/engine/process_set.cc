@@ -94,7 +94,9 @@ void ProcessSet::PrepareWork(Operation* op) {
   work.direct = op->deadline == Time::max();
   if (signature.op <= OpKind::kReducescatter && signature.op != OpKind::kBarrier) {
     std::byte* out = SizesResult(signature.op) ? nullptr : op->output;
-    work.payload.Add(Piece{op->input, out, op->input_bytes});
+    const DType memory_type = op->memory_type.value_or(signature.dtype);
+    const size_t bytes = op->input_bytes / SizeOf(memory_type) * SizeOf(signature.dtype);
+    work.payload.Add(Piece{op->input, out, bytes, signature.dtype, memory_type});
   }
 }
 
@@ -128,11 +130,15 @@ void ProcessSet::MoveAlone(Operation* op) {
   const size_t bytes = SizesResult(work.op) ? op->output_bytes : piece.bytes;
   const bool reduces = work.op == OpKind::kAllreduce || work.op == OpKind::kReducescatter;
   if (bytes > 0 && out != nullptr && reduces) {
-    const void* source = piece.in;
-    void* target = out;
+    // What is to travel as another type is rounded to it in a job of one rank, too.
+    std::vector<std::byte> packed(piece.converted() ? bytes : 0);
+    if (piece.converted()) work.payload.Gather(0, bytes, packed.data());
+    const void* source = piece.converted() ? packed.data() : piece.in;
+    void* target = piece.converted() ? packed.data() : out;
     // Adasum of one vector is that vector, as is its sum.
     const ReduceOp reduce_op = work.reduce_op == ReduceOp::kAdasum ? ReduceOp::kSum : work.reduce_op;
     kernel::Reduce(reduce_op, work.dtype, {&source, 1}, {&target, 1}, bytes / SizeOf(work.dtype), work.scale);
+    if (piece.converted()) work.payload.Scatter(0, bytes, packed.data());
   } else if (bytes > 0 && out != nullptr && out != piece.in) {
     kernel::Copy(out, piece.in, bytes);
   }

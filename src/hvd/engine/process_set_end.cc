@@ -17,8 +17,11 @@ bool ProcessSet::Detach(Operation* op) {
   op->detached.store(true, std::memory_order_relaxed);
   op->snapshot.assign(op->input, op->input + op->input_bytes);
   if (!op->work.payload.pieces().empty()) {
+    Piece piece = op->work.payload.pieces()[0];
+    piece.in = op->snapshot.data();
+    piece.out = nullptr;
     op->work.payload.Clear();
-    op->work.payload.Add(Piece{op->snapshot.data(), nullptr, op->input_bytes});
+    op->work.payload.Add(piece);
   }
   return true;
 }

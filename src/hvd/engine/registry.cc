@@ -190,6 +190,7 @@ void Registry::Drop(Operation* op) {
   op->input = nullptr;
   op->output = nullptr;
   op->input_bytes = op->output_bytes = 0;
+  op->memory_type.reset();
   op->output_given = false;
   op->alloc = nullptr;
   op->done = nullptr;
@@ -223,16 +224,16 @@ void Registry::Drop(Operation* op) {
   free_.push_back(op);
 }
 
-uint64_t Registry::Prepare(int process_set, controller::Request request) {
+uint64_t Registry::Prepare(int process_set, controller::Request request, std::optional<DType> wire) {
   std::lock_guard lock(mutex_);
   const auto id = [this](size_t index) { return (static_cast<uint64_t>(stamp_) << 32) | (index + 1); };
   const auto [first, last] = prepared_by_name_.equal_range(request.name);
   for (auto at = first; at != last; ++at) {
     const Prepared& known = *prepared_[at->second];
-    if (known.process_set == process_set && known.request == request) return id(at->second);
+    if (known.process_set == process_set && known.request == request && known.wire == wire) return id(at->second);
   }
   prepared_by_name_.emplace(request.name, prepared_.size());
-  prepared_.push_back(std::make_unique<Prepared>(Prepared{process_set, std::move(request)}));
+  prepared_.push_back(std::make_unique<Prepared>(Prepared{process_set, std::move(request), wire}));
   return id(prepared_.size() - 1);
 }
 

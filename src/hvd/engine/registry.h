@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -69,11 +70,12 @@ class Registry {
   void Drop(Operation* op);
 
   // Ids for callers that repeat the same request; equal ones get the same id.
-  uint64_t Prepare(int process_set, controller::Request request);
+  uint64_t Prepare(int process_set, controller::Request request, std::optional<DType> wire);
   // nullptr: no such id. Valid until the registry ends.
   struct Prepared {
     int process_set = 0;
     controller::Request request;
+    std::optional<DType> wire;
   };
   const Prepared* FindPrepared(uint64_t id);
 

@@ -57,7 +57,8 @@ void Shortcuts::Learn(uint64_t prepared, int process_set, const Operation& op) {
   if (!(scatters && op.output_given) && op.work.op != OpKind::kAllreduce) return;
   const bool in_arena = op.pinned_input && (op.pinned_output || op.output == op.input || scatters);
   const bool fits = op.uid != 0 && op.error.code == Code::kOk && op.input_bytes > 0 &&
-                    op.input_bytes <= (in_arena ? kMostArenaBytes : kMostBytes) && op.set->by_memory() && !op.detached;
+                    op.input_bytes <= (in_arena ? kMostArenaBytes : kMostBytes) && op.set->by_memory() && !op.detached &&
+                    !op.memory_type;
   if (!fits || !ProcessSet::Announces(op.request.signature)) return;
   if (table_.empty()) table_.resize(kKept);
   std::unique_ptr<Shortcut>& slot = Slot(prepared, op.request.name);

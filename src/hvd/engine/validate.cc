@@ -128,10 +128,10 @@ void Engine::FillIn(const ProcessSet* set, Submission* submission) const {
   if (signature.op == OpKind::kJoin) submission->request.name = controller::kJoinName;
 }
 
-Result<uint64_t> Engine::Prepare(int process_set, controller::Request request) {
+Result<uint64_t> Engine::Prepare(int process_set, controller::Request request, std::optional<DType> wire) {
   const SetTable::Pin pin(options_.dynamic_sets ? &sets_ : nullptr);
   HVD_RETURN_IF_ERROR(ValidateRequest(sets_.Find(process_set), process_set, request));
-  return registry_.Prepare(process_set, std::move(request));
+  return registry_.Prepare(process_set, std::move(request), wire);
 }
 
 Status Engine::Validate(const ProcessSet* set, const Submission& submission) const {

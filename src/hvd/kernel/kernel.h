@@ -35,6 +35,15 @@ void Reduce(ReduceOp op, DType type, std::span<const void* const> sources, std::
 void ReduceGrouped(ReduceOp op, DType type, std::span<const void* const> sources, std::span<const int> group_sizes,
                    std::span<void* const> destinations, size_t count, Scale scale = {});
 
+// Whether elements of `wide` can travel as `small`: float32 and float64 as float16 and bfloat16.
+bool CanNarrow(DType wide, DType small);
+
+// Elements of `wide` as `small`, and back; CanNarrow says which. Narrowing rounds to nearest even, and once, from
+// float64, too; what is too large becomes infinite, a NaN stays one (half.h). Widening is exact. Buffers may have any
+// alignment and do not overlap. `count` may be 0.
+void Narrow(DType wide, const void* from, DType small, void* to, size_t count);
+void Widen(DType small, const void* from, DType wide, void* to, size_t count);
+
 // memcpy tuned for copies into and out of shared memory (plain stores; callers split large copies themselves).
 void Copy(void* to, const void* from, size_t bytes);
 

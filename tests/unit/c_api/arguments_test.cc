@@ -71,6 +71,22 @@ TEST_F(ArgumentsTest, SizesOfStructs) {
 
 TEST_F(ArgumentsTest, FieldsOfARequest) {
   ExpectRefused([](Request& r) { r->flags = 4; }, "hvd_request.flags is 0x4");
+  ExpectRefused([](Request& r) { r->flags = 6; }, "hvd_request.flags is 0x6: 0x4 is not known");
+  ExpectRefused([](Request& r) { r->flags = 3; }, "HVD_WIRE_FLOAT16 and HVD_WIRE_BFLOAT16: give one");
+  ExpectRefused(
+      [](Request& r) {
+        r->flags = HVD_WIRE_BFLOAT16;
+        r->reduce_op = HVD_ADASUM;
+      },
+      "hvd_request.flags has HVD_WIRE_BFLOAT16, which Adasum cannot use");
+  for (const int op : {HVD_ALLGATHER, HVD_BROADCAST, HVD_BARRIER, HVD_ALLTOALL, HVD_REDUCESCATTER}) {
+    ExpectRefused(
+        [op](Request& r) {
+          r->flags = HVD_WIRE_FLOAT16;
+          r->op = op;
+        },
+        "hvd_request.flags has HVD_WIRE_FLOAT16, which is for allreduce alone");
+  }
   ExpectRefused([](Request& r) { r->timeout_s = -0.5; }, "hvd_request.timeout_s is -0.5");
   ExpectRefused([](Request& r) { r->timeout_s = std::nan(""); }, "hvd_request.timeout_s is nan");
   ExpectRefused([](Request& r) { r->op = 99; }, "hvd_request.op is 99");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions between float and the 16-bit types, and the floating-point mode.
+#include "hvd/kernel/half.h"
 #include "tests/unit/kernel/fixture.h"
 
 #if defined(__x86_64__)
@@ -19,6 +20,31 @@ class ConvertTest : public KernelTest {
       std::vector<uint16_t> got(values.size());
       table.narrow[static_cast<int>(type)](values.data(), got.data(), values.size());
       ExpectSame(type, expected.data(), got.data(), values.size(), std::string(table.name) + " narrow");
+    }
+  }
+
+  template <class Scalar>
+  void CheckBothWays(DType type, const std::vector<float>& floats, const std::string& what) {
+    const size_t count = floats.size();
+    std::vector<uint16_t> expected(count);
+    std::vector<float> back(count);
+    for (size_t i = 0; i < count; ++i) {
+      expected[i] = Scalar::Narrow(floats[i]);
+      back[i] = Scalar::Widen(expected[i]);
+    }
+    for (const size_t shift : {0, 1, 2}) {
+      Buffer in(shift + count * sizeof(float));
+      Buffer small(shift + count * sizeof(uint16_t));
+      Buffer doubles(shift + count * sizeof(double));
+      if (count > 0) std::memcpy(in.data() + shift, floats.data(), count * sizeof(float));
+      Narrow(DType::kFloat32, in.data() + shift, type, small.data() + shift, count);
+      ExpectSame(type, expected.data(), small.data() + shift, count, what + " narrow");
+      Widen(type, small.data() + shift, DType::kFloat32, in.data() + shift, count);
+      ExpectSame(DType::kFloat32, back.data(), in.data() + shift, count, what + " widen");
+      // Through float64, which has all of these numbers; of a NaN only that it is one is promised there.
+      Widen(type, small.data() + shift, DType::kFloat64, doubles.data() + shift, count);
+      Narrow(DType::kFloat64, doubles.data() + shift, type, small.data() + shift, count);
+      ExpectSame(type, expected.data(), small.data() + shift, count, what + " float64");
     }
   }
 
@@ -59,6 +85,65 @@ TEST_F(ConvertTest, WidenIsExact) {
             << table.name << " " << NameOf(type) << " " << bits;
       }
     }
+  }
+}
+
+// What Payload does: all counts around the length of a register and of a block, from any address.
+TEST_F(ConvertTest, NarrowAndWidenAgreeWithTheScalarCode) {
+  const std::vector<uint32_t> many = ManyFloats();
+  for (const Table& table : Tables()) {
+    ForceTable(&table);
+    for (const size_t count : {0, 1, 7, 15, 16, 17, 33, 1023, 1024, 1025, 5000}) {
+      std::vector<float> floats(count);
+      for (size_t i = 0; i < count; ++i) floats[i] = std::bit_cast<float>(many[random() % many.size()]);
+      CheckBothWays<ScalarFloat16>(DType::kFloat16, floats, table.name);
+      CheckBothWays<ScalarBFloat16>(DType::kBFloat16, floats, table.name);
+    }
+  }
+}
+
+// Half-way between two numbers of the smaller type, and one double beside: a detour by float would round twice.
+TEST_F(ConvertTest, Float64IsRoundedOnce) {
+  const auto check = [](DType type, double value, double expected) {
+    for (const double sign : {1.0, -1.0}) {
+      const double in = sign * value;
+      uint16_t small = 0;
+      double out = 0;
+      Narrow(DType::kFloat64, &in, type, &small, 1);
+      Widen(type, &small, DType::kFloat64, &out, 1);
+      EXPECT_EQ(out, sign * expected) << NameOf(type) << " " << in;
+    }
+  };
+  const auto above = [](double value) { return std::nextafter(value, 1e300); };
+  const auto below = [](double value) { return std::nextafter(value, 0.0); };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const Table& table : Tables()) {
+    ForceTable(&table);
+    for (const auto& [type, unit] : {std::pair{DType::kFloat16, 0x1p-10}, {DType::kBFloat16, 0x1p-7}}) {
+      const double even = 1 + unit / 2;        // between 1, which is even, and the next
+      const double odd = 1 + unit + unit / 2;  // between two of which the upper is even
+      check(type, even, 1);
+      check(type, above(even), 1 + unit);
+      check(type, below(even), 1);
+      check(type, odd, 1 + 2 * unit);
+      check(type, below(odd), 1 + unit);
+      check(type, 0, 0);
+      check(type, 1e-300, 0);
+      check(type, 1e300, kInfinity);
+      check(type, kInfinity, kInfinity);
+    }
+    check(DType::kFloat16, below(65520), 65504);
+    check(DType::kFloat16, 65520, kInfinity);
+    check(DType::kFloat16, 0x1p-25, 0);  // half of the smallest denormal
+    check(DType::kFloat16, above(0x1p-25), 0x1p-24);
+    check(DType::kBFloat16, above(0x1p-134), 0x1p-133);
+    check(DType::kBFloat16, std::numeric_limits<float>::max(), kInfinity);
+    const double nan = std::nan("");
+    uint16_t small = 0;
+    double out = 0;
+    Narrow(DType::kFloat64, &nan, DType::kFloat16, &small, 1);
+    Widen(DType::kFloat16, &small, DType::kFloat64, &out, 1);
+    EXPECT_TRUE(std::isnan(out));
   }
 }
 

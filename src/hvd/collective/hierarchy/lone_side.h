@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The only member on this host: its own buffers where they are in one piece, else private memory.
+// The only member on this host: its own buffers where they are in one piece and travel as they are, else private
+// memory.
 
 #include "hvd/collective/hierarchy/host_side.h"
 #include "hvd/collective/payload.h"
@@ -14,7 +15,7 @@ class LoneSide final : public HostSide {
   LoneSide(const Payload* payload, size_t chunk_bytes, std::shared_ptr<ScratchShelf> shelf)
       : payload_(payload), chunk_bytes_(chunk_bytes), shelf_(std::move(shelf)) {
     const auto& pieces = payload->pieces();
-    staged_ = pieces.size() != 1 || pieces[0].out == nullptr;
+    staged_ = pieces.size() != 1 || pieces[0].out == nullptr || payload->converted();
     if (!staged_) return;
     ring_ = shelf_->Take();
     ring_.Need(chunk_bytes_ * kDepth);

@@ -29,6 +29,7 @@ Progress DirectReduce::Step() {
     moved = true;
   }
   while (!rounds_.empty() && rounds_.front().over()) {
+    rounds_.front().Unpack();
     rounds_.pop_front();
     moved = true;
   }

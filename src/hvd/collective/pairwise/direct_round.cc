@@ -21,12 +21,21 @@ DirectRound::~DirectRound() {
   if (payload_ != nullptr && !over()) return;
   shelf_->Leave(std::move(spare_));
   shelf_->Leave(std::move(versions_));
+  shelf_->Leave(std::move(packed_memory_));
 }
 
 void DirectRound::Start(const Payload* payload, size_t begin, size_t bytes) {
   const size_t element = SizeOf(reduction_->type);
   const size_t count = bytes / element;
   const auto mine = pattern::Slice(count, element, link_->members(), link_->me());
+  if (payload->converted()) {
+    packed_memory_ = shelf_->Take();
+    std::byte* const packed = packed_memory_.Need(bytes);
+    payload->Gather(begin, bytes, packed);
+    packed_.Add({packed, packed, bytes});
+    unpacked_ = std::exchange(payload, &packed_);
+    unpacked_begin_ = std::exchange(begin, 0);
+  }
   payload_ = payload;
   reduced_ = false;
   begin_ = begin;
@@ -74,6 +83,10 @@ void DirectRound::Reduce() {
   for (int i = 1; i < link_->members(); ++i) {
     link_->Send((link_->me() + i) % link_->members(), kResults, {{target, my_bytes_}}, sends_left_);
   }
+}
+
+void DirectRound::Unpack() const {
+  if (unpacked_ != nullptr) unpacked_->Scatter(unpacked_begin_, packed_.bytes(), packed_memory_.data());
 }
 
 }  // namespace hvd::collective::pairwise

@@ -30,7 +30,7 @@ class DirectRound {
   DirectRound(const DirectRound&) = delete;
   DirectRound& operator=(const DirectRound&) = delete;
 
-  // Exchanges bytes [begin, begin + bytes) of the payload's inputs.
+  // Exchanges bytes [begin, begin + bytes) of the payload's inputs. If that is converted, Unpack stores the results.
   void Start(const Payload* payload, size_t begin, size_t bytes);
   bool CanReduce() const { return !reduced_ && *inputs_missing_ == 0; }
   // Of what this member owns; the result goes to its own output and to everybody.
@@ -40,6 +40,8 @@ class DirectRound {
   bool complete() const { return reduced_ && *results_missing_ == 0; }
   // Whether, besides, nothing of the round is in use any more.
   bool over() const { return complete() && *sends_left_ == 0; }
+  // When it is over.
+  void Unpack() const;
 
  private:
   Link* const link_;
@@ -51,6 +53,11 @@ class DirectRound {
   size_t my_bytes_ = 0;
   Scratch versions_;  // of my slice, member by member
   Scratch spare_;     // for results that nobody here wants, or that are in several pieces
+  // Of a converted payload: the round's part of it as it travels, which then is the payload.
+  Payload packed_;
+  Scratch packed_memory_;
+  const Payload* unpacked_ = nullptr;
+  size_t unpacked_begin_ = 0;
   // Shared with completions, which may come after the round's end where a pair was closed.
   std::shared_ptr<int> inputs_missing_ = std::make_shared<int>(0);
   std::shared_ptr<int> results_missing_ = std::make_shared<int>(0);

@@ -106,9 +106,14 @@ bool MailCommunicator::Agreed(uint64_t position) const {
 
 std::unique_ptr<collective::Machine> MailCommunicator::Begin(uint64_t position, const Work* work) {
   switch (work->op) {
-    case OpKind::kAllreduce:
-      Reduce(position, *work, 0, work->payload.bytes(), work->payload.pieces()[0].out);
+    case OpKind::kAllreduce: {
+      // What this member brought has been sent, and its place is free for a result that is to be converted.
+      const bool converted = work->payload.converted();
+      std::byte* const to = converted ? At(options_.me, position).data.data() : work->payload.pieces()[0].out;
+      Reduce(position, *work, 0, work->payload.bytes(), to);
+      if (converted) work->payload.Scatter(0, work->payload.bytes(), to);
       break;
+    }
     case OpKind::kBroadcast:
       if (work->root != options_.me || work->payload.pieces()[0].out != work->payload.pieces()[0].in) {
         work->payload.Scatter(0, work->payload.bytes(), At(work->root, position).data.data());

@@ -170,7 +170,7 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
 
 bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
   const auto& pieces = work.payload.pieces();
-  if (!work.direct || pieces.size() != 1) return false;
+  if (!work.direct || pieces.size() != 1 || pieces[0].converted()) return false;
   const size_t bytes = work.payload.bytes();
   const int64_t in = options_.memory->OffsetOf(pieces[0].in, bytes);
   int64_t out = in;
@@ -188,7 +188,7 @@ bool WindowCommunicator::PlaceDirect(const Work& work, Header& header) const {
 
 bool WindowCommunicator::PlaceCopied(const Work& work, Header& header) const {
   const auto& pieces = work.payload.pieces();
-  if (!work.direct || pieces.size() != 1 || pieces[0].out == nullptr) return false;
+  if (!work.direct || pieces.size() != 1 || pieces[0].out == nullptr || pieces[0].converted()) return false;
   const int64_t out = options_.memory->OffsetOf(pieces[0].out, work.payload.bytes());
   if (out < 0) return false;
   header.place = Place::kCopied;
@@ -326,7 +326,7 @@ void WindowCommunicator::FinishBesideMarks(const Meeting& meeting, const Work& w
 
 void WindowCommunicator::FinishReduction(const Meeting& meeting, const Work& work) {
   const collective::Payload& payload = work.payload;
-  const bool single = payload.pieces().size() == 1;
+  const bool single = payload.pieces().size() == 1 && !payload.converted();
   if (!single) scratch_.resize(std::max(scratch_.size(), payload.bytes()));
   std::byte* target = single ? payload.pieces()[0].out : scratch_.data();
   ReduceOneShot(meeting, work.reduce_op, work.dtype, work.scale, {0, payload.bytes()}, target);

@@ -123,9 +123,9 @@ class WindowCommunicator final : public Communicator, public Announcer {
   collective::window::Meeting MeetingFor(uint64_t position, OpKind op) const;
   bool SlotFree(uint64_t position);
   Outcome ChoosePlace(uint64_t position, const Work& work, collective::window::Header& header);
-  // False: the data is not in the arena, or not in one piece.
+  // False: the data is not in the arena, not in one piece, or of another type there.
   bool PlaceDirect(const Work& work, collective::window::Header& header) const;
-  // False: its result does not go to the arena, or not in one piece.
+  // False: its result does not go to the arena, not in one piece, or as another type.
   bool PlaceCopied(const Work& work, collective::window::Header& header) const;
   Outcome PlaceStaged(uint64_t position, const Work& work, collective::window::Header& header);
   // Of staged data: where the others can fetch it, if they can and that is likely to be faster; else 0. See
