@@ -111,7 +111,12 @@ def test_process_set_with_a_bad_id(identifier):
 
 @pytest.mark.parametrize("compression", [None, "fp16", hvd.Compression, 16])
 def test_compression(compression):
-    with says(TypeError, "compression", repr(compression), "hvd.Compression.none or hvd.Compression.fp16"):
+    with says(
+        TypeError,
+        "compression",
+        repr(compression),
+        "hvd.Compression.none, hvd.Compression.fp16 or hvd.Compression.bf16",
+    ):
         hvd.allreduce(np.ones(2), compression=compression)
 
 

@@ -108,6 +108,7 @@ class Operation:
         "root_rank",
         "scale",
         "splits",
+        "flags",
     )
 
     def __init__(
@@ -123,6 +124,7 @@ class Operation:
         scale: tuple[float, float] = (1.0, 1.0),
         splits: tuple[int, ...] | None = None,
         name: bytes = b"",
+        flags: int = 0,
     ) -> None:
         self.op = op
         self.name = name
@@ -135,6 +137,7 @@ class Operation:
         self.root_rank = root_rank
         self.scale = scale
         self.splits = splits
+        self.flags = flags
 
     def named(self, kind: str, name: str | None) -> Operation:
         """Give it the name that all ranks must give."""
@@ -152,6 +155,7 @@ class Operation:
             self.process_set,
             self.root_rank,
             self.splits,
+            self.flags,
         )
 
     def describe(self, request: abi.Request) -> tuple[ctypes.Array | None, ...]:
@@ -166,6 +170,7 @@ class Operation:
         request.reduce_op = self.reduce_op
         request.root_rank = self.root_rank
         request.prescale, request.postscale = self.scale
+        request.flags = self.flags
         if self.splits is not None:
             splits = (ctypes.c_int32 * len(self.splits))(*self.splits)
             request.splits, request.nsplits = ctypes.addressof(splits), len(self.splits)

@@ -17,7 +17,7 @@ from horovod.common import reductions, request
 from horovod.common.arguments import factors, tensor_list
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 from horovod.numpy.adapter import as_in_place, as_input, wrap
-from horovod.numpy.compression import Compression, checked_compression
+from horovod.numpy.compression import Compression, checked_compression, compressed
 from horovod.numpy.operations import gathering, reduction, scattering
 
 
@@ -56,12 +56,14 @@ class _Reductions:
         reduce_op: int,
         scale: tuple[float, float],
         process_set: ProcessSet,
+        wires: Sequence[int] | None = None,
     ) -> None:
         id_of(process_set)  # before the members: it is no fault of the first
         self.outputs = outputs
         self.keep = (arrays, outputs)
+        members = list(zip(arrays, outputs, wires or [0] * len(arrays)))
         self._operations = _each(
-            list(zip(arrays, outputs)), lambda pair: reduction(pair[0], pair[1], reduce_op, scale, process_set)
+            members, lambda member: reduction(member[0], member[1], reduce_op, scale, process_set, member[2])
         )
 
     def run(self, name: str | None) -> None:
@@ -97,13 +99,15 @@ def grouped_allreduce(
     reduce_op = reductions.choose(op, average)
     tensors = tensor_list("grouped_allreduce", tensors)
     scale = factors(prescale_factor, postscale_factor)
-    compressed = _each(tensors, checked_compression(compression).compress)
-    arrays = _each([one for one, _ in compressed], as_input)
-    group = _Reductions(arrays, _empty_like(arrays), reduce_op, scale, process_set)
+    checked_compression(compression)
+    members = _each(tensors, lambda tensor: compressed(compression, tensor, reduce_op))
+    arrays = [array for array, _, _ in members]
+    wires = [wire for _, _, wire in members]
+    group = _Reductions(arrays, _empty_like(arrays), reduce_op, scale, process_set, wires)
     if not tensors:
         return tensors
     group.run(name)
-    return [compression.decompress(one, context) for one, (_, context) in zip(group.outputs, compressed)]
+    return [compression.decompress(one, context) for one, (_, context, _) in zip(group.outputs, members)]
 
 
 def grouped_allreduce_async(
@@ -225,14 +229,14 @@ def grouped_reducescatter(
     """
     reduce_op = reductions.choose(op, None)
     tensors = tensor_list("grouped_reducescatter", tensors)
-    compressed = _each(tensors, checked_compression(compression).compress)
-    arrays = _each([one for one, _ in compressed], as_input)
+    members = _each(tensors, checked_compression(compression).compress)
+    arrays = _each([one for one, _ in members], as_input)
     operations = _scatterings(arrays, reduce_op, factors(prescale_factor, postscale_factor), process_set)
     if not tensors:
         return tensors
     results = request.run_group(request.name_group(operations, "grouped_reducescatter", name), arrays)
     outputs = _wrap_all(results, arrays)
-    return [compression.decompress(one, context) for one, (_, context) in zip(outputs, compressed)]
+    return [compression.decompress(one, context) for one, (_, context) in zip(outputs, members)]
 
 
 def grouped_reducescatter_async(

@@ -15,16 +15,23 @@ from horovod.numpy.adapter import dtype_code, place
 
 
 def reduction(
-    array: np.ndarray, output: np.ndarray, reduce_op: int, scale: tuple[float, float], process_set: ProcessSet
+    array: np.ndarray,
+    output: np.ndarray,
+    reduce_op: int,
+    scale: tuple[float, float],
+    process_set: ProcessSet,
+    wire: int = 0,
 ) -> request.Operation:
-    """Describe an allreduce. `output` may be `array`."""
+    """Describe an allreduce. `output` may be `array`. `wire`: abi.WIRE_FLOAT16 or abi.WIRE_BFLOAT16."""
     identifier = id_of(process_set)
     if reduce_op == abi.ADASUM and identifier != 0:
         raise HorovodUnsupportedError(f"process_set={process_set}: hvd.Adasum works among all ranks only")
     dtype = dtype_code(array.dtype)
     source = place(array)
     target = source if output is array else place(output)
-    return request.Operation(abi.ALLREDUCE, identifier, dtype, array.shape, source, target, reduce_op, 0, scale)
+    return request.Operation(
+        abi.ALLREDUCE, identifier, dtype, array.shape, source, target, reduce_op, 0, scale, flags=wire
+    )
 
 
 def gathering(array: np.ndarray, process_set: ProcessSet) -> request.Operation:

@@ -22,7 +22,7 @@ from horovod.common.barrier import barrier as _barrier
 from horovod.common.joining import join as _join
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.numpy.adapter import as_in_place, as_input, wrap
-from horovod.numpy.compression import Compression, checked_compression
+from horovod.numpy.compression import Compression, compressed
 from horovod.numpy.operations import broadcasting, gathering, reduction
 
 
@@ -48,12 +48,9 @@ def allreduce(
     array([1., 2.])
     """
     reduce_op = reductions.choose(op, average)
-    context = None
-    if compression is not Compression.none:
-        tensor, context = checked_compression(compression).compress(tensor)
-    array = as_input(tensor)
+    array, context, wire = compressed(compression, tensor, reduce_op)
     output = np.empty(array.shape, array.dtype)
-    operation = reduction(array, output, reduce_op, factors(prescale_factor, postscale_factor), process_set)
+    operation = reduction(array, output, reduce_op, factors(prescale_factor, postscale_factor), process_set, wire)
     request.run(operation.named("allreduce", name), (array, output))
     return compression.decompress(output, context)
 

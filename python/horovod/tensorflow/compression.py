@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod.common import abi
 from horovod.common.arguments import show
 
 
@@ -55,13 +56,17 @@ class _CastingCompressor(Compressor):
 
 
 class FP16Compressor(_CastingCompressor):
-    """Sends floating-point tensors as float16: 11 bits of precision, up to 65504."""
+    """
+    Sends floating-point tensors as float16: 11 bits of precision, up to 65504.
+
+    Allreduces leave float32 and float64 to the library, which casts them on their way. A subclass is asked to compress.
+    """
 
     dtype = tf.float16
 
 
 class BF16Compressor(_CastingCompressor):
-    """Sends floating-point tensors as bfloat16: 8 bits of precision, the range of float32."""
+    """Sends floating-point tensors as bfloat16: 8 bits of precision, the range of float32. Else as FP16Compressor."""
 
     dtype = tf.bfloat16
 
@@ -80,3 +85,19 @@ def checked_compression(compression: Any) -> Any:
         allowed = "hvd.Compression.none, hvd.Compression.fp16 or hvd.Compression.bf16"
         raise TypeError(f"{show('compression', compression)} cannot compress: give {allowed}")
     return compression
+
+
+def wire_of(compression: Any, reduce_op: int) -> int:
+    """Return the flag with which the library itself compresses what an allreduce sends; 0: `compress` has to."""
+    if reduce_op == abi.ADASUM:
+        return 0
+    if compression is FP16Compressor:
+        return abi.WIRE_FLOAT16
+    return abi.WIRE_BFLOAT16 if compression is BF16Compressor else 0
+
+
+def compressed(compression: Any, wire: int, tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """Return what an allreduce with the flag `wire` is given, and what `decompress` needs."""
+    if wire and tensor.dtype in (tf.float32, tf.float64):
+        return tensor, None
+    return compression.compress(tensor)

@@ -108,10 +108,11 @@ def _allreduce(
     postscale_factor: float = 1.0,
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
+    wire: int = 0,
 ) -> tf.Tensor:
-    """Return the reduction of all ranks' tensors."""
+    """Return the reduction of all ranks' tensors. `wire`: abi.WIRE_FLOAT16, abi.WIRE_BFLOAT16, or 0."""
     identifier = id_of(process_set)
-    attributes = _reduction(op, prescale_factor, postscale_factor, identifier)
+    attributes = {**_reduction(op, prescale_factor, postscale_factor, identifier), "wire": wire}
     tensor = tf.convert_to_tensor(tensor)
     place = (name, ignore_name_scope, identifier)
     return _run(operations.horovod_allreduce, "HorovodAllreduce", [tensor], (tensor,), place, **attributes)
@@ -125,10 +126,11 @@ def _grouped_allreduce(
     postscale_factor: float = 1.0,
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
+    wire: int = 0,
 ) -> list[tf.Tensor]:
-    """Return the reductions of all ranks' tensors, which are over together. Types may differ."""
+    """Return the reductions of all ranks' tensors, which are over together. Types may differ. `wire` as above."""
     identifier = id_of(process_set)
-    attributes = _reduction(op, prescale_factor, postscale_factor, identifier)
+    attributes = {**_reduction(op, prescale_factor, postscale_factor, identifier), "wire": wire}
     checked = _tensors("grouped_allreduce", tensors)
     if not checked:
         return []

@@ -34,6 +34,7 @@ def _reduction(op: tf.Operation) -> dict[str, Any]:
         "prescale_factor": _factor(op, "prescale_bits"),
         "postscale_factor": _factor(op, "postscale_bits"),
         "process_set": _set_of(op),
+        "wire": int(op.get_attr("wire")),
     }
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from horovod.common import reductions
 from horovod.common.arguments import factors, show, tensor_list
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
-from horovod.tensorflow.compression import Compression, checked_compression
+from horovod.tensorflow.compression import Compression, checked_compression, compressed, wire_of
 from horovod.tensorflow.mpi_ops import (
     Average,
     Sum,
@@ -60,7 +60,8 @@ def allreduce(
         with on_device(device_sparse):
             return reduce_slices(tensor, reduce_op, scale, compression, process_set, name, ignore_name_scope)
     with on_device(device_dense):
-        small, context = compression.compress(tf.convert_to_tensor(tensor))
+        wire = wire_of(compression, reduce_op)
+        small, context = compressed(compression, wire, tf.convert_to_tensor(tensor))
         reduced = _allreduce(
             small,
             name=name,
@@ -69,6 +70,7 @@ def allreduce(
             postscale_factor=scale[1],
             ignore_name_scope=ignore_name_scope,
             process_set=process_set,
+            wire=wire,
         )
         return compression.decompress(reduced, context)
 
@@ -107,17 +109,19 @@ def grouped_allreduce(
         check_slices(reduce_op, scale)
     if dense:
         with on_device(device_dense):
-            compressed = [compression.compress(tf.convert_to_tensor(tensors[i])) for i in dense]
+            wire = wire_of(compression, reduce_op)
+            members = [compressed(compression, wire, tf.convert_to_tensor(tensors[i])) for i in dense]
             reduced = _grouped_allreduce(
-                [small for small, _ in compressed],
+                [small for small, _ in members],
                 name=name,
                 op=reduce_op,
                 prescale_factor=scale[0],
                 postscale_factor=scale[1],
                 ignore_name_scope=ignore_name_scope,
                 process_set=process_set,
+                wire=wire,
             )
-            for i, one, (_, context) in zip(dense, reduced, compressed):
+            for i, one, (_, context) in zip(dense, reduced, members):
                 results[i] = compression.decompress(one, context)
     with on_device(device_sparse):
         for i, tensor in enumerate(tensors):
@@ -190,16 +194,16 @@ def grouped_reducescatter(
     if not tensors:
         return list(tensors)
     with on_device(device_dense):
-        compressed = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+        members = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
         scattered = _grouped_reducescatter(
-            [small for small, _ in compressed],
+            [small for small, _ in members],
             name=name,
             op=op,
             process_set=process_set,
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,
         )
-        return [compression.decompress(one, context) for one, (_, context) in zip(scattered, compressed)]
+        return [compression.decompress(one, context) for one, (_, context) in zip(scattered, members)]
 
 
 def _check_scattered(tensors: Sequence[Any], op: Any) -> None:

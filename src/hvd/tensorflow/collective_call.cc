@@ -94,6 +94,7 @@ hvd_request CollectiveCall::RequestOf(Part* part) {
   request.root_rank = kernel_.root_rank;
   request.prescale = kernel_.prescale;
   request.postscale = kernel_.postscale;
+  request.flags = kernel_.wire;
   if (kernel_.op != HVD_JOIN) {
     request.dtype = HvdType(part->tf_type);
     request.shape = part->shape.data();

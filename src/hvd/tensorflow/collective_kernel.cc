@@ -60,6 +60,7 @@ CollectiveKernel* CollectiveKernel::Create(TF_OpKernelConstruction* construction
     kernel->prescale = attributes.Factor("prescale_bits");
     kernel->postscale = attributes.Factor("postscale_bits");
   }
+  if (op == HVD_ALLREDUCE) kernel->wire = static_cast<int32_t>(attributes.Number("wire"));
   if (op == HVD_BROADCAST) kernel->root_rank = static_cast<int32_t>(attributes.Number("root_rank"));
   if (attributes.status().ok()) return kernel.release();
   tf.TF_OpKernelConstruction_Failure(construction, attributes.status().get());

@@ -44,6 +44,7 @@ struct CollectiveKernel {
   int32_t root_rank = 0;
   double prescale = 1.0;
   double postscale = 1.0;
+  int32_t wire = 0;  // HVD_WIRE_FLOAT16 ...
   std::string name;  // equal on all ranks
   std::shared_ptr<Luck> luck = std::make_shared<Luck>();
 

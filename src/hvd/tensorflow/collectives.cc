@@ -20,6 +20,7 @@ constexpr const char* kReduction = "reduce_op: int";
 // 4607182418800017408 has the bits of 1.0.
 constexpr const char* kPrescale = "prescale_bits: int = 4607182418800017408";
 constexpr const char* kPostscale = "postscale_bits: int = 4607182418800017408";
+constexpr const char* kWire = "wire: int = 0";
 
 // Every output has the shape of the input with its number.
 void SameShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
@@ -61,9 +62,9 @@ std::string RegisterOne(OpDefinition definition) {
 std::string RegisterCollectives() {
   std::string problems;
   problems += RegisterOne<HVD_ALLREDUCE>(
-      {"HorovodAllreduce", {kNumber, kReduction, kPrescale, kPostscale}, {"tensor: T"}, {"sum: T"}, SameShapes});
+      {"HorovodAllreduce", {kNumber, kReduction, kPrescale, kPostscale, kWire}, {"tensor: T"}, {"sum: T"}, SameShapes});
   problems += RegisterOne<HVD_ALLREDUCE, true>({"HorovodGroupedAllreduce",
-                                                {kNumbers, kReduction, kPrescale, kPostscale},
+                                                {kNumbers, kReduction, kPrescale, kPostscale, kWire},
                                                 {"tensors: dtypes"},
                                                 {"sums: dtypes"},
                                                 SameShapes});
