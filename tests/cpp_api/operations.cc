@@ -81,6 +81,12 @@ void Groups() {
   Lists layers{{1.0f}, {}, std::vector<float>(1000, 2.0f)};
   hvd::grouped_allreduce(layers, {.op = hvd::op::sum, .prescale = 0.5});
   CHECK(layers[0][0] == 0.5f * hvd::size() && layers[1].empty() && layers[2].back() == 1.0f * hvd::size());
+  Lists small{{1.0f + 0x1p-9f}, std::vector<float>(1000, 1.0f + 0x1p-11f)};
+  hvd::grouped_allreduce(small, {.wire = hvd::wire::bfloat16});
+  CHECK(small[0][0] == 1.0f && small[1].back() == 1.0f);
+  hvd::grouped_allreduce(small, {.wire = hvd::wire::half});
+  CHECK(Has(Thrown<hvd::argument_error>([&] { (void)hvd::reducescatter(small[1], {.wire = hvd::wire::half}); }),
+            "HVD_WIRE_FLOAT16"));
   {
     // In the opposite order on odd ranks; the destructors wait.
     Lists others{{1.0f, 2.0f}, {3.0f}};

@@ -22,6 +22,14 @@ enum class op : std::int32_t {
   product = HVD_PRODUCT,
 };
 
+// As what the float and double of an allreduce travel and are reduced. The result is that of casting, reducing and
+// casting back, without the memory and the time for it. Other types travel as they are.
+enum class wire : std::int32_t {
+  same = 0,
+  half = HVD_WIRE_FLOAT16,
+  bfloat16 = HVD_WIRE_BFLOAT16,
+};
+
 namespace detail {
 
 constexpr std::uint16_t half_from_float(float value) noexcept {

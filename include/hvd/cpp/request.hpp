@@ -30,9 +30,10 @@ struct options {
 };
 
 // What reductions take. The factors multiply before and after; integers are multiplied in double precision and cut off
-// toward zero.
+// toward zero. `wire` is for allreduces but adasum, and equal on all ranks.
 //
 //     assert(hvd::allreduce(3, {.op = hvd::op::max, .name = "most", .postscale = 2.0}) == 6);
+//     assert(hvd::allreduce(1.0 / 3, {.name = "third", .wire = hvd::wire::half}) == 0.333251953125);
 struct reduction {
   hvd::op op = hvd::op::average;
   std::string_view name = {};
@@ -40,6 +41,7 @@ struct reduction {
   seconds timeout{0};
   double prescale = 1.0;
   double postscale = 1.0;
+  hvd::wire wire = hvd::wire::same;
 };
 
 namespace detail {
@@ -65,6 +67,7 @@ inline void set_reduction(hvd_request& request, const reduction& how) noexcept {
   request.reduce_op = static_cast<std::int32_t>(how.op);
   request.prescale = how.prescale;
   request.postscale = how.postscale;
+  request.flags = static_cast<std::int32_t>(how.wire);
 }
 
 template <element T>
