@@ -3,11 +3,13 @@
 // reducing and casting back, whatever way the data takes; and all that can go wrong goes wrong as for any other type.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hvd/kernel/kernel.h"
@@ -246,6 +248,52 @@ TEST_P(PackedTest, APreparedRequestKeepsIt) {
       request->prepared = id;
       ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
       for (const float value : data) ASSERT_EQ(value, static_cast<float>(GetParam() * (GetParam() + 1)) / 2);
+    }
+  });
+}
+
+// Small ones take the short way from the third time on (engine/shortcut.h), and leave it for the ordinary one where a
+// rank is late, before or after it has reduced its part.
+TEST_P(PackedTest, AgainAndAgainWithLateRanks) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    for (const size_t count : {5, 1000, 30'000}) {
+      const std::vector<float> mine = Values<float>(rank, count);
+      const std::string name = "again" + std::to_string(count);
+      const std::vector<float> expected = Expected(ctx, "cast " + name, kWires[0], kReductions[2], mine);
+      const auto shape = static_cast<int64_t>(count);
+      for (int round = 0; round < 30; ++round) {
+        std::vector<float> data = mine;
+        Request request(HVD_ALLREDUCE, name);
+        Describe(request, kReductions[2], data.data(), data.data(), &shape);
+        request->flags = HVD_WIRE_FLOAT16;
+        if (round % 3 == 1 && round % size == rank) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
+        ASSERT_EQ(data, expected) << "round " << round;
+      }
+    }
+  });
+}
+
+TEST_P(PackedTest, ANameMayChangeWhatItTravelsAs) {
+  const int size = GetParam();
+  RunThreads(size, [&](int, hvd_context* ctx) {
+    for (int round = 0; round < 40; ++round) {
+      const int turn = round / 5 % 4;
+      constexpr float kValue = 1.0f + 0x1p-9f + 0x1p-12f;
+      std::vector<float> floats(9, kValue);
+      std::vector<double> doubles(9, kValue);
+      const int64_t count = 9;
+      Request request(HVD_ALLREDUCE, "changes");
+      Describe(request, kReductions[2], floats.data(), floats.data(), &count);
+      if (turn == 3) Describe(request, kReductions[2], doubles.data(), doubles.data(), &count);
+      const int32_t flags[] = {0, HVD_WIRE_FLOAT16, HVD_WIRE_BFLOAT16, HVD_WIRE_FLOAT16};
+      request->flags = flags[turn];
+      ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
+      const double found = turn == 3 ? doubles[8] : floats[8];
+      const double expected[] = {kValue, 1.0 + 0x1p-9, 1.0, 1.0 + 0x1p-9};
+      // A third of three has a few bits of its own.
+      ASSERT_NEAR(found, expected[turn], size == 3 ? 0x1p-22 : 0) << "round " << round;
     }
   });
 }

@@ -93,7 +93,8 @@ bool IsPlain(const hvd_request* request, hvd::engine::Order* order) {
   if (request->input.device_type != HVD_CPU || request->output.device_type != HVD_CPU) return false;
   if (request->alloc != nullptr || request->done != nullptr || request->stream != nullptr) return false;
   if (request->ready_event != nullptr || request->splits != nullptr || request->nsplits != 0) return false;
-  if (request->flags != 0 || request->ndim < 0 || (request->ndim > 0 && request->shape == nullptr)) return false;
+  if (request->flags < 0 || request->flags > HVD_WIRE_BFLOAT16) return false;
+  if (request->ndim < 0 || (request->ndim > 0 && request->shape == nullptr)) return false;
   if (request->dtype < 0 || request->dtype > HVD_BFLOAT16) return false;
   if (request->reduce_op < 0 || request->reduce_op > HVD_PRODUCT) return false;
   order->prepared = request->prepared;
@@ -103,6 +104,7 @@ bool IsPlain(const hvd_request* request, hvd::engine::Order* order) {
     order->name = request->name;
     order->process_set = request->process_set;
     order->dtype = static_cast<hvd::DType>(request->dtype);
+    order->wire = WireOf(*request);
     order->reduce_op = static_cast<hvd::ReduceOp>(request->reduce_op);
     order->prescale = request->prescale;
     order->postscale = request->postscale;

@@ -152,7 +152,7 @@ void Recorder::BeginShort(Shortcut* shortcut) {
                                     .dtype = signature.dtype,
                                     .reduce = signature.reduce_op,
                                     .root = signature.root,
-                                    .bytes = shortcut->work.payload.bytes(),
+                                    .bytes = shortcut->input_bytes,
                                     .shape = signature.shape},
                                    &shortcut->flight, shortcut->begun);
   flight_.Mark(shortcut->entry, trace::FlightState::kSent, shortcut->begun);
@@ -170,7 +170,7 @@ void Recorder::EndShort(const Shortcut& shortcut, uint64_t position, Rank last) 
   peer.wait.Add(Span(shortcut.begun, agreed));
   trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(OpKind::kAllreduce, shortcut.work.reduce_op)];
   kind.completed.Add(1);
-  kind.bytes.Add(shortcut.work.payload.bytes());
+  kind.bytes.Add(shortcut.input_bytes);
   kind.wait.Add(Span(shortcut.begun, agreed));
   kind.run.Add(Span(agreed, now));
   counters_.operations.Add(1);

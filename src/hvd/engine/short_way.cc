@@ -62,15 +62,18 @@ Shortcut* Engine::BeginShort(const Order& order, ProcessSet** set, ShortPins* pi
   *set = sets_.Find(shortcut->process_set);
   if (*set == nullptr || (*set)->serial() != shortcut->serial || !(*set)->ReadyFor(shortcut)) return nullptr;
   // What is wrong with the buffers the ordinary way says.
-  const size_t bytes = shortcut->work.payload.bytes();
   const OpKind op = shortcut->work.op;
-  if (order.input_bytes != bytes || order.output_bytes != shortcut->output_bytes || Overlap(order, op) ||
-      order.input == nullptr || order.output == nullptr || transport::shm::Arena::Process().inherited()) {
+  if (order.input_bytes != shortcut->input_bytes || order.output_bytes != shortcut->output_bytes ||
+      Overlap(order, op) || order.input == nullptr || order.output == nullptr ||
+      transport::shm::Arena::Process().inherited()) {
     return nullptr;
   }
   if (inbox_full_.load(std::memory_order_relaxed) || !registry_.EnterShort()) return nullptr;
+  collective::Piece piece = shortcut->work.payload.pieces()[0];
+  piece.in = order.input;
+  piece.out = order.output;
   shortcut->work.payload.Clear();
-  shortcut->work.payload.Add({order.input, order.output, bytes});
+  shortcut->work.payload.Add(piece);
   shortcut->work.result_to = order.output;
   // Who has to wait for a core waits once rather than twice.
   shortcut->work.alone = !crowded_ && op == OpKind::kAllreduce;
@@ -95,6 +98,7 @@ Operation* Engine::MakeOrdinary(const Shortcut& shortcut, const Order& order, Pr
   submission.output = order.output;
   submission.output_bytes = order.output_bytes;
   Operation* op = MakeOperation(set, std::move(submission));
+  op->memory_type = shortcut.memory_type;
   op->callback.store(Operation::Callback::kHeld, std::memory_order_relaxed);
   op->flight = shortcut.entry;
   op->ticks.submitted = shortcut.begun;

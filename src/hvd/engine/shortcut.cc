@@ -45,8 +45,10 @@ bool Shortcuts::Matches(const Shortcut& known, const Order& order) {
   if (known.prepared != order.prepared) return false;
   if (order.prepared != 0) return true;
   const controller::Signature& signature = known.request.signature;
-  return known.request.name == order.name && known.process_set == order.process_set && signature.op == order.op &&
-         signature.dtype == order.dtype && signature.reduce_op == order.reduce_op &&
+  const bool same_types = known.memory_type ? order.wire == signature.dtype && order.dtype == *known.memory_type
+                                            : !order.wire && order.dtype == signature.dtype;
+  return same_types && known.request.name == order.name && known.process_set == order.process_set &&
+         signature.op == order.op && signature.reduce_op == order.reduce_op &&
          SameBits(signature.prescale, order.prescale) && SameBits(signature.postscale, order.postscale) &&
          std::equal(signature.shape.begin(), signature.shape.end(), order.shape.begin(), order.shape.end());
 }
@@ -55,21 +57,24 @@ void Shortcuts::Learn(uint64_t prepared, int process_set, const Operation& op) {
   static_assert(kKept == 1 << (64 - 54));
   const bool scatters = op.work.op == OpKind::kReducescatter;
   if (!(scatters && op.output_given) && op.work.op != OpKind::kAllreduce) return;
-  const bool in_arena = op.pinned_input && (op.pinned_output || op.output == op.input || scatters);
-  const bool fits = op.uid != 0 && op.error.code == Code::kOk && op.input_bytes > 0 &&
-                    op.input_bytes <= (in_arena ? kMostArenaBytes : kMostBytes) && op.set->by_memory() && !op.detached &&
-                    !op.memory_type;
+  const bool in_arena = op.pinned_input && (op.pinned_output || op.output == op.input || scatters) && !op.memory_type;
+  const size_t bytes = op.work.payload.bytes();
+  const bool fits = op.uid != 0 && op.error.code == Code::kOk && bytes > 0 &&
+                    bytes <= (in_arena ? kMostArenaBytes : kMostBytes) && op.set->by_memory() && !op.detached;
   if (!fits || !ProcessSet::Announces(op.request.signature)) return;
   if (table_.empty()) table_.resize(kKept);
   std::unique_ptr<Shortcut>& slot = Slot(prepared, op.request.name);
   const bool known = slot != nullptr && slot->prepared == prepared && slot->process_set == process_set &&
-                     slot->serial == op.set->serial() && slot->request == op.request;
+                     slot->serial == op.set->serial() && slot->request == op.request &&
+                     slot->memory_type == op.memory_type;
   if (known) return;
   slot = std::make_unique<Shortcut>();
   slot->prepared = prepared;
   slot->process_set = process_set;
   slot->serial = op.set->serial();
   slot->request = op.request;
+  slot->memory_type = op.memory_type;
+  slot->input_bytes = op.input_bytes;
   slot->work = op.work;
   slot->output_shape = op.output_shape;
   slot->output_bytes = op.output_bytes;

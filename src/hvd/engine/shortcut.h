@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ struct Order {
   std::string_view name;
   int process_set = 0;
   DType dtype = DType::kFloat32;
+  std::optional<DType> wire;  // as Submission::wire
   ReduceOp reduce_op = ReduceOp::kSum;
   double prescale = 1;
   double postscale = 1;
@@ -46,6 +48,8 @@ struct Shortcut {
   int process_set = 0;
   int serial = 0;  // of the set
   controller::Request request;
+  std::optional<DType> memory_type;  // as Operation::memory_type
+  size_t input_bytes = 0;
   comm::Work work;
   Shape output_shape;
   size_t output_bytes = 0;
