@@ -31,6 +31,17 @@ def test_every_operation_is_checked_and_timed(op, buffers):
     assert all(0 < row["min_us"] <= row["median_us"] <= row["p90_us"] for row in result["rows"])
 
 
+@pytest.mark.parametrize("wire", ["float16", "bfloat16"])
+def test_elements_may_travel_as_a_smaller_type(wire):
+    done = perf("--wire", wire, "--buffers", "private", "--sizes", "4,200K", "--iters", "3", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["dtype"], result["wire"], result["checked"]) == ("float32", wire, True)
+    refused = perf("--op", "allgather", "--wire", wire, "--sizes", "4")
+    assert refused.returncode != 0
+    assert f"HVD_WIRE_{wire.upper()}" in refused.stderr
+
+
 @pytest.mark.parametrize("buffers", ["arena", "private"])
 def test_steps_of_training_are_checked_and_timed(buffers):
     words = ("--train", "resnet50", "--buffers", buffers, "--ratio", "0.5", "--iters", "2", "--json", "-")

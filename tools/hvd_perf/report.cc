@@ -38,6 +38,7 @@ void PrintTable(const Options& o, int ranks, const std::vector<Row>& rows) {
               Name(o.fresh, "fresh", "back-to-back"), o.buffers_name.c_str(),
               Name(o.in_place, "in place", "out of place"), Name(o.async, "async", "blocking"));
   if (o.async) std::printf(" window %d", o.window);
+  if (o.wire != 0) std::printf(", travels as %s", o.wire_name.c_str());
   std::printf(", %s\n%12s %12s %7s %10s %10s %10s %9s %9s\n", Name(o.check, "checked", "not checked"), "bytes", "count",
               "iters", "min us", "median us", "p90 us", "algbw", "busbw");
   for (const Row& row : rows) {
@@ -55,10 +56,11 @@ void ReportRows(const Options& o, int ranks, const std::vector<Row>& rows) {
   std::fprintf(json.get(),
                "{\"version\": \"%s\", \"op\": \"%s\", \"dtype\": \"%s\", \"reduce_op\": \"%s\", \"ranks\": %d, "
                "\"data\": \"%s\", \"buffers\": \"%s\", \"in_place\": %s, \"mode\": \"%s\", \"window\": %d, "
-               "\"checked\": %s, \"rows\": [",
+               "\"checked\": %s, \"wire\": \"%s\", \"rows\": [",
                hvd_version(), o.op_name.c_str(), o.dtype_name.c_str(), o.reduce_op_name.c_str(), ranks,
                Name(o.fresh, "fresh", "back-to-back"), o.buffers_name.c_str(), Name(o.in_place, "true", "false"),
-               Name(o.async, "async", "blocking"), o.async ? o.window : 1, Name(o.check, "true", "false"));
+               Name(o.async, "async", "blocking"), o.async ? o.window : 1, Name(o.check, "true", "false"),
+               o.wire_name.c_str());
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
     std::fprintf(json.get(),
