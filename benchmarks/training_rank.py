@@ -21,7 +21,9 @@ SIDE = 96  # a multiplication of about 30 microseconds
 
 
 class Core:
-    """Compute on this rank's core: a fixed number of multiplications, however long they take."""
+    """Compute on this rank's core: a fixed number of multiplications, however long they take; it writes gradients."""
+
+    writes = True
 
     def __init__(self, seconds: float) -> None:
         self._a = np.ones((SIDE, SIDE), np.float32)
@@ -48,7 +50,9 @@ class Core:
 
 
 class Accelerator:
-    """Compute elsewhere: this rank's core is free until a gradient is due."""
+    """Compute elsewhere: this rank's core is free until a gradient is due, which was written beside it."""
+
+    writes = False
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -96,12 +100,19 @@ class Training:
         if not all((gradient == expected).all() for gradient in self._gradients):
             sys.exit(f"wrong result on rank {hvd.rank()}")
 
-    def step(self, compute: Core | Accelerator, reduce: bool) -> None:
+    def timed_step(self, compute: Core | Accelerator, reduce: bool) -> float:
+        """What an accelerator writes is there when it is due; this core, in its place, writes it before."""
+        if not compute.writes:
+            self.refresh()
+        return timed(functools.partial(self._step, compute, reduce))
+
+    def _step(self, compute: Core | Accelerator, reduce: bool) -> None:
         handles = []
         compute.begin()
         for share, gradient, name in zip(self._shares, self._gradients, self._names):
             compute.until(share)
-            gradient.fill(hvd.rank())
+            if compute.writes:
+                gradient.fill(hvd.rank())
             if reduce:
                 handles.append(hvd.allreduce_async_(gradient, op=hvd.Average, name=name))
         for handle in handles:
@@ -135,9 +146,9 @@ def main() -> None:
     for name in wanted["compute"]:
         compute = {"core": Core, "accelerator": Accelerator}[name](wanted["ratio"] * alone)
         figures = {
-            "compute": functools.partial(timed, functools.partial(training.step, compute, False)),
+            "compute": functools.partial(training.timed_step, compute, False),
             "communication": communication,
-            "step": functools.partial(timed, functools.partial(training.step, compute, True)),
+            "step": functools.partial(training.timed_step, compute, True),
         }
         result[name] = in_turns(wanted["steps"], figures)
     if hvd.rank() == 0:

@@ -83,51 +83,95 @@ def slowest(seconds: float) -> float:
     return float(hvd.allreduce(tf.constant(seconds, tf.float64), op=hvd.Max, name="training.agree"))
 
 
+class Made:
+    """Gradients that a step writes itself, as where compute is on this rank's core."""
+
+    def __init__(self, elements: list[int], value: float) -> None:
+        self._elements = elements
+        self._value = tf.Variable(value)  # a constant would be folded into the function
+
+    def prepare(self) -> None:
+        pass
+
+    def gradient(self, index: int) -> tf.Tensor:
+        return tf.fill([self._elements[index]], self._value.read_value())
+
+
+class Staged:
+    """
+    Gradients that were written beside this rank's core, as by an accelerator: `prepare` does it, before a step.
+
+    A step takes each out of its place, so that nobody else has it and it may be reduced where it is.
+    """
+
+    places = 0
+
+    def __init__(self, elements: list[int], value: float) -> None:
+        self._name = f"gradients{Staged.places}."
+        Staged.places += 1
+
+        @tf.function(autograph=False)
+        def prepare(value):
+            for index, count in enumerate(elements):
+                tf.raw_ops.Stage(values=[tf.fill([count], value)], shared_name=f"{self._name}{index}")
+
+        self.prepare = lambda: prepare(tf.constant(value))
+
+    def gradient(self, index: int) -> tf.Tensor:
+        return tf.raw_ops.Unstage(dtypes=[tf.float32], shared_name=f"{self._name}{index}")[0]
+
+
 class Training:
     """The gradients of a network, in the order in which they become ready."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, source: type[Made | Staged]) -> None:
         tensors = MODELS[model]()
         self.shares = ready_at(tensors)
-        self._elements = [tensor.elements for tensor in reversed(tensors)]
-        self._value = tf.constant(float(hvd.rank()))
-        self._make = self._function(None, False)
+        self._source = source([tensor.elements for tensor in reversed(tensors)], float(hvd.rank()))
+        self._take = self._function(None, False)
         self._communicate = self._function(None, True)
 
-    def _gradients(self, value: tf.Tensor, compute: Core | Accelerator | None, reduce: bool) -> list[tf.Tensor]:
-        """In a function: each is written when compute has come to it, and reduced as soon as it is there."""
+    def _gradients(self, compute: Core | Accelerator | None, reduce: bool) -> list[tf.Tensor]:
+        """In a function: each is there when compute has come to it, and is reduced at once."""
         results, before, waited = [], 0.0, []
         if compute is not None:
             compute.begin()
-        for index, (share, elements) in enumerate(zip(self.shares, self._elements)):
+        for index, share in enumerate(self.shares):
             if compute is not None and share > before:
                 waited, before = [compute.until(index)], share
             with tf.control_dependencies(waited):
-                gradient = tf.fill([elements], tf.identity(value))
+                gradient = self._source.gradient(index)
             results.append(hvd.allreduce(gradient, op=hvd.Average, name=f"grad{index}") if reduce else gradient)
         return results
 
     def _function(self, compute: Core | Accelerator | None, reduce: bool) -> Callable[[], float]:
-        @tf.function(autograph=False)
-        def step(value):
-            return tf.add_n([result[0] for result in self._gradients(value, compute, reduce)])
+        """Return what times a call, in seconds of the slowest rank."""
 
-        def call() -> float:
+        @tf.function(autograph=False)
+        def step():
+            return tf.add_n([result[0] for result in self._gradients(compute, reduce)])
+
+        def call() -> None:
             if compute is not None:
                 compute.started()
-            return float(step(self._value))
+            float(step())
 
-        return call
+        def timed() -> float:
+            self._source.prepare()
+            return slowest(elapsed(call))
+
+        return timed
 
     def check(self) -> None:
         expected = (hvd.size() - 1) / 2
 
         @tf.function(autograph=False)
-        def equal(value):
-            return tf.reduce_all([tf.reduce_all(result == expected) for result in self._gradients(value, None, True)])
+        def equal():
+            return tf.reduce_all([tf.reduce_all(result == expected) for result in self._gradients(None, True)])
 
         for _ in range(2):
-            if not equal(self._value):
+            self._source.prepare()
+            if not equal():
                 sys.exit(f"wrong result on rank {hvd.rank()}")
 
     def steps(self, compute: Core | Accelerator) -> dict[str, Callable[[], float]]:
@@ -138,28 +182,24 @@ class Training:
         return functions
 
     def communication(self) -> float:
-        """Making the gradients is no part of it, but a function must make what it reduces."""
-        made = slowest(elapsed(self._make))
-        return slowest(elapsed(self._communicate)) - made
+        """Making or taking the gradients is no part of it, but a function must have what it reduces."""
+        made = self._take()
+        return self._communicate() - made
 
 
 def main() -> None:
     wanted = json.loads(sys.argv[1])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     hvd.init()
-    training = Training(wanted["model"])
-    training.check()
-    training.communication()
-    alone = statistics.median(training.communication() for _ in range(3))
     result = {}
     for name in wanted["compute"]:
-        compute = {"core": Core, "accelerator": Accelerator}[name](wanted["ratio"] * alone, training.shares)
-        steps = training.steps(compute)
-        figures = {
-            "compute": lambda steps=steps: slowest(elapsed(steps["compute"])),
-            "communication": training.communication,
-            "step": lambda steps=steps: slowest(elapsed(steps["step"])),
-        }
+        kind, source = {"core": (Core, Made), "accelerator": (Accelerator, Staged)}[name]
+        training = Training(wanted["model"], source)
+        training.check()
+        training.communication()
+        alone = statistics.median(training.communication() for _ in range(3))
+        steps = training.steps(kind(wanted["ratio"] * alone, training.shares))
+        figures = {"compute": steps["compute"], "communication": training.communication, "step": steps["step"]}
         result[name] = in_turns(wanted["steps"], figures)
     if hvd.rank() == 0:
         print(json.dumps(result), flush=True)

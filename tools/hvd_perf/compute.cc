@@ -23,6 +23,7 @@ class Waiting : public Compute {
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
     }
   }
+  bool writes() const override { return false; }
 
  private:
   static constexpr int64_t kSecond = 1'000'000'000;
@@ -47,6 +48,7 @@ class Busy : public Compute {
   void Until(double share) override {
     for (const auto target = static_cast<int64_t>(share * total_); done_ < target; ++done_) Multiply();
   }
+  bool writes() const override { return true; }
 
  private:
   static constexpr int kSide = 64;

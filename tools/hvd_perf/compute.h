@@ -13,6 +13,8 @@ class Compute {
   virtual void Begin() = 0;
   // Returns when this share of the step's work is done.
   virtual void Until(double share) = 0;
+  // Whether this rank's core writes the gradients, as a part of the step. Else they are written beside it.
+  virtual bool writes() const = 0;
 };
 
 // Elsewhere: this rank's core is free until a gradient is due, as beside an accelerator.

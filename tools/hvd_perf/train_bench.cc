@@ -85,12 +85,14 @@ class Training {
     return Time([this] { Communicate(); });
   }
 
+  // What an accelerator writes is there when it is due: this core, which has to write it in its place, does so before.
   double TimeStep(Compute* compute, bool reduce) {
+    if (!compute->writes()) Refresh();
     return Time([&] {
       compute->Begin();
       for (const auto& reduction : reductions_) {
         compute->Until(reduction->ready());
-        reduction->Write(value_);
+        if (compute->writes()) reduction->Write(value_);
         if (reduce) reduction->Submit();
       }
       for (const auto& reduction : reductions_) {
