@@ -117,7 +117,7 @@ def worst(bars: list[Bar]) -> Bar:
 
 
 def outcome(bars: list[Bar]) -> str:
-    """Whether all hold; else which do not."""
+    """Whether all hold; else which do not, and what is known of the worst one's figure."""
     missed = [bar.at for bar in bars if bar.passed is False]
     unknown = [bar.at for bar in bars if bar.passed is None]
     if len(unknown) == len(bars):
@@ -125,7 +125,8 @@ def outcome(bars: list[Bar]) -> str:
     parts = []
     if missed:
         many = f" at {len(missed)} of {len(bars)}: {'; '.join(missed)}" if len(bars) > 1 else ""
-        parts.append(f"**miss**{many}")
+        known = worst([bar for bar in bars if bar.values]).note
+        parts.append(f"**miss**{many}" + (f" ({known})" if known else ""))
     if unknown:
         parts.append(f"not measured: {'; '.join(unknown)}")
     return "; ".join(parts) or "holds"

@@ -22,8 +22,8 @@ from arguments import count
 from bars import Bar
 
 ROOT = Path(__file__).resolve().parent.parent
-HOROVODRUN = ROOT / ".venv" / "bin" / "horovodrun"
-PYTHON = ROOT / ".venv" / "bin" / "python"
+PYTHON = Path(sys.executable)
+HOROVODRUN = PYTHON.parent / "horovodrun"
 SCRIPT = """import numpy as np, horovod.numpy as hvd
 hvd.init()
 assert hvd.allreduce(np.ones(1), op=hvd.Sum)[0] == hvd.size()"""

@@ -25,16 +25,10 @@ from bars import Bar
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def launch(ranks: int, what: str, program: str = "tensorflow_rank.py") -> dict[str, float]:
+def launch(ranks: int, what: str, program: str = "tensorflow_rank.py") -> dict:
     """Run one figure and return what rank 0 measured."""
-    command = [
-        ROOT / ".venv/bin/horovodrun",
-        "-np",
-        str(ranks),
-        sys.executable,
-        ROOT / "benchmarks" / program,
-        what,
-    ]
+    horovodrun = Path(sys.executable).parent / "horovodrun"
+    command = [horovodrun, "-np", str(ranks), sys.executable, ROOT / "benchmarks" / program, what]
     env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
     done = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     for line in done.stdout.splitlines():

@@ -10,10 +10,8 @@ markers can be brought up to date with --markdown.
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ import report
 from arguments import count
 from bars import Bar, size_name
 from contenders import KIB, MIB, ROOT
-from measure import say
+from measure import run, say
 from tensorflow_bench import launch
 
 RESNET = 102_228_128  # bytes of ResNet-50's 161 gradients
@@ -63,17 +61,22 @@ IDLE_PERCENT = 0.2  # what is called no CPU time
 UPSTREAM_IDLE = "7 .. 14 (Gloo), 2 .. 99 (MPI) %"
 START_S = 0.3
 UPSTREAM_START = "6.0 (Gloo), 10.8 (MPI) s in all"
-# The last process counts, by a clock that all processes of the machine share; ending is no part of it.
+# Moments of a rank, by a clock that all processes of the machine share; ending is no part of it.
 FIRST_ALLREDUCE = """import time
+moments = [time.monotonic()]
 import tensorflow as tf
+moments.append(time.monotonic())
 import horovod.tensorflow as hvd
+moments.append(time.monotonic())
 hvd.init()
+moments.append(time.monotonic())
 assert float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum)) == hvd.size()
-print("AT", time.monotonic(), flush=True)
+moments.append(time.monotonic())
+print("AT", *moments, flush=True)
 hvd.shutdown()"""
-IMPORT = """import time
-import tensorflow as tf
-print("AT", time.monotonic(), flush=True)"""
+IMPORT = "import tensorflow"
+# What lies between the moments, from calling horovodrun on.
+PARTS = ("horovodrun and the interpreter", IMPORT, "import horovod.tensorflow", "init", "the first allreduce")
 
 
 def key(size: int, mode: str) -> str:
@@ -85,45 +88,49 @@ def size_text(size: int) -> str:
     return "ResNet-50" if size == RESNET else size_name(size)
 
 
-def last_at(texts: list[str]) -> float:
-    """The latest moment that a process printed."""
-    return max(float(line.split("AT ")[1]) for text in texts for line in text.splitlines() if "AT " in line)
+def moments(stdout: str) -> list[list[float]]:
+    """Those of every rank."""
+    return [[float(word) for word in line.split("AT ")[1].split()] for line in stdout.splitlines() if "AT " in line]
 
 
-def seconds(commands: list[list[str]]) -> float:
-    """From their common start to the last line that one of them prints."""
-    env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    begin = time.monotonic()
-    processes = [subprocess.Popen(command, env=env, **pipes) for command in commands]
-    texts = [process.communicate(timeout=120) for process in processes]
-    for process, (_, stderr) in zip(processes, texts):
-        if process.returncode != 0:
-            sys.exit(f"{process.args[0]} ended with {process.returncode}:\n{stderr}")
-    return last_at([stdout for stdout, _ in texts]) - begin
+def start_parts(begin: float, ranks: list[list[float]]) -> dict[str, float]:
+    """
+    Seconds of a start by part, and "beyond": all of it less the longest import of TensorFlow.
+
+    The parts are those of the rank that had TensorFlow last, for which the others wait.
+    """
+    last = max(ranks, key=lambda one: one[1])
+    parts = {name: after - before for name, before, after in zip(PARTS, [begin, *last], last)}
+    in_all = max(one[-1] for one in ranks) - begin
+    return parts | {"beyond": in_all - max(one[1] - one[0] for one in ranks)}
 
 
 def start_up(repetitions: int) -> list[dict[str, float]]:
-    """Horovodrun with two ranks until both have reduced, and TensorFlow imported twice at once; in turns."""
+    """Horovodrun with two ranks until both have reduced. The first brings files from the disk and does not count."""
     horovodrun = str(Path(sys.executable).parent / "horovodrun")
-    commands = {
-        "job": [[horovodrun, "-np", "2", sys.executable, "-c", FIRST_ALLREDUCE]],
-        "import": [[sys.executable, "-c", IMPORT]] * 2,
-    }
-    seconds(commands["import"])  # files from the disk
+    command = [horovodrun, "-np", "2", sys.executable, "-c", FIRST_ALLREDUCE]
     found = []
-    for repetition in range(repetitions):
-        names = list(commands) if repetition % 2 == 0 else list(reversed(commands))
-        found.append({name: seconds(commands[name]) for name in names})
-    return found
+    for _ in range(repetitions + 1):
+        begin = time.monotonic()
+        stdout, _ = run(command, {"TF_CPP_MIN_LOG_LEVEL": "3"})
+        found.append(start_parts(begin, moments(stdout)))
+    return found[1:]
 
 
-def operation_bar(size: int, mode: str, ours: list[float]) -> Bar:
+def own(ours: list[list[float]]) -> float:
+    """Milliseconds that an operation takes beyond an empty call; the median of the launches."""
+    return statistics.median(call - empty for call, empty in ours)
+
+
+def operation_bar(size: int, mode: str, ours: list[list[float]]) -> Bar:
+    """Of what a call takes and what an empty one does, by launch."""
     small = size < MIB
     group = "4 B and 64 KiB: speed / its median" if small else "from 1 MiB on: speed / its best repetition"
-    values = [OPERATIONS[size, mode].compared(size) / ms for ms in ours]
+    values = [OPERATIONS[size, mode].compared(size) / call for call, _ in ours]
     at = f"{size_text(size)}, {mode}"
-    return Bar(f"upstream {at}", 20 if small else 3, False, "x", values, goal="upstream", group=group, at=at)
+    call = statistics.median(call for call, _ in ours)
+    note = f"a call takes {report.number(call)} ms, {report.number(own(ours))} of them hvd, the rest TensorFlow"
+    return Bar(f"upstream {at}", 20 if small else 3, False, "x", values, note, "upstream", group, at)
 
 
 def idle_bar(percents: list[float]) -> Bar:
@@ -133,19 +140,20 @@ def idle_bar(percents: list[float]) -> Bar:
 
 def start_bar(starts: list[dict[str, float]]) -> Bar:
     what = f"horovodrun to the first allreduce, beyond TensorFlow's import; upstream: {UPSTREAM_START}"
-    values = [times["job"] - times["import"] for times in starts]
-    return Bar(what, START_S, True, "s", values, goal="upstream", group=what)
+    medians = {name: statistics.median(times[name] for times in starts) for name in PARTS}
+    note = ", ".join(f"{name} {seconds:.3f}" for name, seconds in medians.items() if name != IMPORT)
+    return Bar(what, START_S, True, "s", [times["beyond"] for times in starts], note, "upstream", what)
 
 
 def spread(values: list[float]) -> str:
     return f"{report.number(statistics.median(values))} ({report.number(min(values))} .. {report.number(max(values))})"
 
 
-def operations_table(operations: dict[str, list[float]]) -> list[str]:
+def operations_table(operations: dict[str, list[list[float]]]) -> list[str]:
     lines = [
         "| ms | call | Gloo: median, best | MPI: median, best | Gloo, no cycle | hvd: median (min .. max) "
-        "| times as fast | promised | |",
-        "|---|---|---:|---:|---:|---:|---:|---|---|",
+        "| an empty call | hvd's own part | times as fast | promised | |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
     ]
     for (size, mode), theirs in OPERATIONS.items():
         ours = operations[key(size, mode)]
@@ -154,7 +162,9 @@ def operations_table(operations: dict[str, list[float]]) -> list[str]:
             *(size_text(size), mode),
             *(f"{backend[0]:g}, {backend[1]:g}" for backend in (theirs.gloo, theirs.mpi)),
             f"{theirs.tuned:g}" if theirs.tuned else "",
-            spread(ours),
+            spread([call for call, _ in ours]),
+            report.number(statistics.median(empty for _, empty in ours)),
+            report.number(own(ours)),
             report.number(bar.median),
             *(report.promised(bar), report.verdict(bar)),
         ]
@@ -162,7 +172,7 @@ def operations_table(operations: dict[str, list[float]]) -> list[str]:
     return lines
 
 
-def table(operations: dict[str, list[float]], others: list[Bar]) -> str:
+def table(operations: dict[str, list[list[float]]], others: list[Bar]) -> str:
     return "\n".join([*operations_table(operations), "", *report.bars_table(others)])
 
 
@@ -181,11 +191,11 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
-    operations: dict[str, list[float]] = {}
+    operations: dict[str, list[list[float]]] = {}
     for number in range(options.launches):
         say(f"operations, launch {number + 1}/{options.launches}")
-        for name, ms in launch(2, "operations", "upstream_rank.py").items():
-            operations.setdefault(name, []).append(ms)
+        for name, call_and_empty in launch(2, "operations", "upstream_rank.py").items():
+            operations.setdefault(name, []).append(call_and_empty)
     say("idling")
     percents = [launch(2, "idle", "upstream_rank.py")["percent"]]
     say("starting")

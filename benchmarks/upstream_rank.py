@@ -30,37 +30,50 @@ def one_by_one(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
     return [hvd.allreduce(x, op=hvd.Sum, name=f"gradient{i}") for i, x in enumerate(tensors)]
 
 
-CALLS: dict[str, Callable] = {
-    "eager": allreduce,
-    "tf.function": tf.function(allreduce, autograph=False),
-    "eager, grouped": grouped,
-    "tf.function, grouped": tf.function(grouped, autograph=False),
-    "tf.function, one by one": tf.function(one_by_one, autograph=False),
+def identities(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    return [tf.identity(x) for x in tensors]
+
+
+def in_function(call: Callable) -> Callable:
+    return tf.function(call, autograph=False)
+
+
+# What is measured, and the same call with nothing in it: what TensorFlow takes by itself.
+CALLS: dict[str, tuple[Callable, Callable]] = {
+    "eager": (allreduce, tf.identity),
+    "tf.function": (in_function(allreduce), in_function(tf.identity)),
+    "eager, grouped": (grouped, identities),
+    "tf.function, grouped": (in_function(grouped), in_function(identities)),
+    "tf.function, one by one": (in_function(one_by_one), in_function(identities)),
 }
 
 
 def milliseconds(call: Callable, data: object, iterations: int) -> float:
-    """The median of several repetitions' medians, after one that does not count."""
-    medians = []
-    for _ in range(REPETITIONS + 1):
-        times = []
-        for _ in range(iterations):
-            begin = time.perf_counter()
-            call(data)
-            times.append(time.perf_counter() - begin)
-        medians.append(statistics.median(times))
-    return statistics.median(medians[1:]) * 1e3
+    """The median of one repetition."""
+    times = []
+    for _ in range(iterations):
+        begin = time.perf_counter()
+        call(data)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times) * 1e3
 
 
-def operations() -> dict[str, float]:
+def in_turns(calls: tuple[Callable, ...], data: object, iterations: int) -> list[float]:
+    """The median of several repetitions of each, after one that does not count."""
+    medians = [[milliseconds(call, data, iterations) for call in calls] for _ in range(REPETITIONS + 1)]
+    return [statistics.median(column) for column in zip(*medians[1:])]
+
+
+def operations() -> dict[str, list[float]]:
+    """By operation: what a call takes, and what an empty one does."""
     gradients = [tf.ones([tensor.elements]) for tensor in models.resnet50()]
     found = {}
     for size, mode in OPERATIONS:
         data = gradients if size == RESNET else tf.ones([size // 4])
-        result = CALLS[mode](data)
+        result = CALLS[mode][0](data)
         if not tf.reduce_all((result[0] if size == RESNET else result) == float(hvd.size())):
             sys.exit(f"wrong result of {size}, {mode} on rank {hvd.rank()}")
-        found[key(size, mode)] = milliseconds(CALLS[mode], data, ITERATIONS[size])
+        found[key(size, mode)] = in_turns(CALLS[mode], data, ITERATIONS[size])
     return found
 
 

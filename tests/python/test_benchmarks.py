@@ -205,13 +205,25 @@ def test_training_through_c_is_read():
 def test_upstream_is_compared_by_the_faster_backend():
     assert upstream.OPERATIONS[4, "eager"].compared(4) == 1.08
     assert upstream.OPERATIONS[16 << 20, "tf.function"].compared(16 << 20) == 7.68
-    ours = {upstream.key(size, mode): [0.1, 0.05, 0.2] for size, mode in upstream.OPERATIONS}
-    others = [upstream.idle_bar([0.01]), upstream.start_bar([{"job": 3.2, "import": 3.0}])]
-    text = upstream.table(ours, others)
-    assert "| 4 B | eager | 1.09, 1.08 | 1.08, 1.07 | 0.67 | 0.10 (0.05 .. 0.20) | 10.8 | ≥ 20 x | **miss** |" in text
+    ours = {upstream.key(size, mode): [[0.1, 0.04], [0.05, 0.04], [0.2, 0.1]] for size, mode in upstream.OPERATIONS}
+    text = upstream.table(ours, [upstream.idle_bar([0.01])])
+    row = "| 4 B | eager | 1.09, 1.08 | 1.08, 1.07 | 0.67 | 0.10 (0.05 .. 0.20) | 0.04 | 0.06 | 10.8 | "
+    assert row + "≥ 20 x | **miss** |" in text
     assert "| 64 MiB | eager |" in text
-    assert text.count("holds") == 2 + sum(size >= 1 << 20 for size, _ in upstream.OPERATIONS)
-    assert upstream.last_at(["AT 1.5\n", "[0]<stdout>:AT 2.5\n[1]<stdout>:AT 2.0\n"]) == 2.5
+    assert text.count("holds") == 1 + sum(size >= 1 << 20 for size, _ in upstream.OPERATIONS)
+    note = "a call takes 0.10 ms, 0.06 of them hvd, the rest TensorFlow"
+    bar = upstream.operation_bar(4, "tf.function", ours[upstream.key(4, "tf.function")])
+    assert goals.outcome([bar]) == f"**miss** ({note})"
+
+
+def test_a_start_is_split_within_one_launch():
+    text = "[0]<stdout>:AT 10.25 13.25 13.3 13.55 13.6\n[1]<stdout>:AT 10.2 13.5 13.5 13.5 13.75\nelse\n"
+    found = upstream.start_parts(10.0, upstream.moments(text))
+    assert found["beyond"] == pytest.approx(13.75 - 10 - 3.3)
+    assert [found[name] for name in upstream.PARTS] == pytest.approx([0.2, 3.3, 0, 0, 0.25])
+    bar = upstream.start_bar([found])
+    assert bar.passed is False
+    assert bar.note.startswith("horovodrun and the interpreter 0.200, import horovod.tensorflow 0.000, init 0.000, ")
 
 
 def test_hosts_are_judged_by_the_bound_or_the_peer():
