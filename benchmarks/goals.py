@@ -31,6 +31,9 @@ SOURCES = {
     "cores.json": 'benchmarks/run.py --only "allreduce, " --json build/bench/cores.json',
 }
 
+# Those that `make bench` does.
+BENCH = ("results.json", "training.json", "startup.json", "tensorflow.json", "upstream.json")
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -160,11 +163,19 @@ def table(documents: dict[str, dict]) -> str:
     return "\n".join(lines)
 
 
+def took(documents: dict[str, dict]) -> str:
+    """How long `make bench` took, if all its parts are there."""
+    seconds = {name: documents.get(name, {}).get("took_s") for name in BENCH}
+    if None in seconds.values():
+        return ""
+    parts = ", ".join(f"{Path(SOURCES[name].split()[0]).name} {one:.0f} s" for name, one in seconds.items())
+    return f"\n\nThe parts of `make bench` took {sum(seconds.values()) / 60:.1f} minutes in all: {parts}."
+
+
 def origins(documents: dict[str, dict]) -> str:
-    """Where the figures are from."""
-    return "\n".join(
-        f"- `{document['context']['command']}`: {report.origin(document['context'])}" for document in documents.values()
-    )
+    """Where the figures are from, and how long it took."""
+    lines = [f"- `{one['context']['command']}`: {report.origin(one['context'])}" for one in documents.values()]
+    return "\n".join(lines) + took(documents)
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from contenders import Contender, Unavailable, build
@@ -56,6 +57,18 @@ def run(command: list[str], env: dict[str, str] | None = None, timeout: float = 
         raise RuntimeError(f"status {process.returncode}: {stderr.strip()[:600]}")
     foreign = busy_seconds() - busy - (children_seconds() - own)
     return stdout, max(0.0, foreign) / (elapsed * CORES)
+
+
+def rounds(most: int, seconds: float) -> Iterator[int]:
+    """Their numbers: at most so many, and none is begun that would not end in time; the first is always done."""
+    begin, longest = time.monotonic(), 0.0
+    for number in range(most):
+        start = time.monotonic()
+        if number > 0 and start - begin + longest > seconds:
+            say(f"{number} of {most} launches: there was no time for more")
+            return
+        yield number
+        longest = max(longest, time.monotonic() - start)
 
 
 @dataclass

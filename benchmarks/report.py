@@ -11,6 +11,7 @@ import platform
 import re
 import statistics
 import subprocess
+import time
 from pathlib import Path
 
 from bars import Bar, size_name
@@ -18,6 +19,7 @@ from contenders import KIB, ROOT
 from measure import Comparison, Window
 from scenarios import Scenario
 
+STARTED = time.monotonic()  # about when the program did
 # Two threads of one physical core exchange a cache line in less; other cores of today need 40 to 200 ns.
 SAME_CORE_NS = 60
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -62,15 +64,20 @@ def context(scenarios: list[Scenario], command: str) -> dict[str, str]:
     return described
 
 
+def took() -> float:
+    """Seconds since the program started."""
+    return round(time.monotonic() - STARTED, 1)
+
+
 def origin(described: dict[str, str]) -> str:
     """In a line, for below a table."""
     return ", ".join(described[key] for key in ("date", "machine", "system")) + f", commit {described['commit']}."
 
 
 def write_json(path: Path, described: dict[str, str], bars: list[Bar], **more: object) -> None:
-    """What goals.py reads: every benchmark's file has the same first two entries."""
+    """What goals.py reads: every benchmark's file has the same first entries."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"context": described, "bars": [bar_as_json(bar) for bar in bars], **more}
+    document = {"context": described, "took_s": took(), "bars": [bar_as_json(bar) for bar in bars], **more}
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
@@ -175,27 +182,23 @@ def markdown(bars: list[Bar], comparisons: list[Comparison], described: dict[str
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_json(bars: list[Bar], comparisons: list[Comparison], described: dict[str, str]) -> dict:
-    return {
-        "context": described,
-        "bars": [bar_as_json(bar) for bar in bars],
-        "scenarios": [
-            {
-                "name": comparison.scenario.name,
-                "op": comparison.scenario.op,
-                "ranks": comparison.scenario.ranks,
-                "sizes": comparison.scenario.sizes,
-                "launches": {
-                    name: [dataclasses.asdict(launch) for launch in launches]
-                    for name, launches in comparison.launches.items()
-                },
-                "missing": comparison.scenario.missing,
-                "failures": comparison.failures,
-                "windows": [{**dataclasses.asdict(window), "regime": regime(window)} for window in comparison.windows],
-            }
-            for comparison in comparisons
-        ],
-    }
+def scenarios_as_json(comparisons: list[Comparison]) -> list[dict]:
+    return [
+        {
+            "name": comparison.scenario.name,
+            "op": comparison.scenario.op,
+            "ranks": comparison.scenario.ranks,
+            "sizes": comparison.scenario.sizes,
+            "launches": {
+                name: [dataclasses.asdict(launch) for launch in launches]
+                for name, launches in comparison.launches.items()
+            },
+            "missing": comparison.scenario.missing,
+            "failures": comparison.failures,
+            "windows": [{**dataclasses.asdict(window), "regime": regime(window)} for window in comparison.windows],
+        }
+        for comparison in comparisons
+    ]
 
 
 def regime(window: Window) -> str:

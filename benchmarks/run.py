@@ -8,11 +8,9 @@ All contenders run in the same minutes, in alternating order, on fresh data; see
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import report
@@ -62,7 +60,6 @@ def find_hvd_perf(path: Path) -> Path:
 
 def main() -> int:
     options = parse()
-    start = time.monotonic()
     hvd_perf = find_hvd_perf(options.hvd_perf)
     repetitions = options.repetitions or (3 if options.quick else 15 if options.full else 7)
     seconds = options.seconds or (80 if options.quick else 1500 if options.full else 420)
@@ -82,10 +79,9 @@ def main() -> int:
     images = draw(comparisons, options.markdown)
     text = report.markdown(bars, comparisons, described, images)
     report.write_markdown(options.markdown, text)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report.as_json(bars, comparisons, described), indent=1) + "\n")
+    report.write_json(options.json, described, bars, scenarios=report.scenarios_as_json(comparisons))
     print(text)
-    say(f"took {time.monotonic() - start:.0f} s; written: {options.markdown}, {options.json}")
+    say(f"took {report.took():.0f} s; written: {options.markdown}, {options.json}")
     if any(name.startswith("hvd") for comparison in comparisons for name in comparison.failures):
         return 1
     return 1 if options.strict and not all(bar.passed for bar in bars) else 0

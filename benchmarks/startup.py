@@ -20,6 +20,7 @@ import page
 import report
 from arguments import count
 from bars import Bar
+from measure import rounds
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = Path(sys.executable)
@@ -41,16 +42,22 @@ def seconds(command: list[str]) -> float:
     return took
 
 
-def measure(ranks: int, repetitions: int) -> dict[str, list[float]]:
-    """Return the times of both ways."""
+def ways(ranks: int) -> dict[str, list[str]]:
+    """Return the commands."""
     ours = [str(HOROVODRUN), "-np", str(ranks), "-H", f"localhost:{ranks}", str(PYTHON), "-c", SCRIPT]
     shell = ["bash", "-c", f"for i in $(seq {ranks}); do '{PYTHON}' -c \"{SCRIPT}\" & done; wait"]
-    times: dict[str, list[float]] = {"horovodrun": [], "shell": []}
-    for repetition in range(repetitions):
-        both = [("horovodrun", ours), ("shell", shell)]
-        for name, command in both if repetition % 2 else reversed(both):
-            times[name].append(seconds(command))
-    return times
+    return {"horovodrun": ours, "shell": shell}
+
+
+def measure(all_ranks: list[int], repetitions: int, limit: float) -> dict[int, dict[str, list[float]]]:
+    """Return the times of both ways for each number of ranks."""
+    results = {ranks: {name: [] for name in ways(ranks)} for ranks in all_ranks}
+    for repetition in rounds(repetitions, limit):
+        for ranks, times in results.items():
+            both = list(ways(ranks).items())
+            for name, command in both if repetition % 2 else reversed(both):
+                times[name].append(seconds(command))
+    return results
 
 
 def bars_of(results: dict[int, dict[str, list[float]]]) -> list[Bar]:
@@ -81,10 +88,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=list(LIMITS), choices=list(LIMITS))
     parser.add_argument("--repetitions", type=count, default=5)
+    parser.add_argument("--seconds", type=float, default=140, help="begin no repetition that would take longer in all")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "startup.json")
     parser.add_argument("--markdown", type=Path, help="a page with the start-up markers")
     options = parser.parse_args()
-    results = {ranks: measure(ranks, options.repetitions) for ranks in options.ranks}
+    results = measure(options.ranks, options.repetitions, options.seconds)
     context = report.context([], " ".join(["benchmarks/startup.py", *map(shlex.quote, sys.argv[1:])]))
     text = f"{table(results)}\n\n{report.origin(context)}"
     print(text)

@@ -21,12 +21,13 @@ import page
 import report
 from arguments import count
 from bars import Bar
+from measure import rounds, say
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def launch(ranks: int, what: str, program: str = "tensorflow_rank.py") -> dict:
-    """Run one figure and return what rank 0 measured."""
+    """Run one figure, or several with commas between them, and return what rank 0 measured."""
     horovodrun = Path(sys.executable).parent / "horovodrun"
     command = [horovodrun, "-np", str(ranks), sys.executable, ROOT / "benchmarks" / program, what]
     env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
@@ -37,26 +38,14 @@ def launch(ranks: int, what: str, program: str = "tensorflow_rank.py") -> dict:
     sys.exit(f"{what} on {ranks} ranks ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
 
 
-def measure(launches: int) -> dict[str, list[float]]:
+def measure(launches: int, seconds: float) -> dict[str, list[float]]:
     """Return every launch's value of every figure."""
     values: dict[str, list[float]] = {}
-    for _ in range(launches):
-        small = launch(2, "small")
-        resnet = launch(2, "resnet50")
-        second = launch(2, "efficiency")
-        figures = {
-            "eager": small["eager_us"],
-            "link": small["link_us"],
-            "wrapped": launch(1, "wrapped")["more_percent"],
-            "single": resnet["single_ms"],
-            "grouped": resnet["grouped_ms"],
-            "nothing": resnet["nothing_ms"],
-            "hidden": launch(2, "hidden")["hidden_percent"],
-            "efficiency": second["percent"],
-            "unreduced": second["unreduced_percent"],
-        }
-        for name, value in figures.items():
-            values.setdefault(name, []).append(value)
+    for number in rounds(launches, seconds):
+        say(f"launch {number + 1}/{launches}")
+        found = launch(2, "small,resnet50,hidden") | launch(1, "wrapped") | launch(2, "efficiency")
+        for name, *_ in FIGURES:
+            values.setdefault(name, []).append(found[name])
     return values
 
 
@@ -100,10 +89,11 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launches", type=count, default=3)
+    parser.add_argument("--seconds", type=float, default=150, help="begin no launches that would take longer in all")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "tensorflow.json")
     parser.add_argument("--markdown", type=Path, help="a page with the TensorFlow markers")
     options = parser.parse_args()
-    values = measure(options.launches)
+    values = measure(options.launches, options.seconds)
     context = report.context([], " ".join(["benchmarks/tensorflow_bench.py", *map(shlex.quote, sys.argv[1:])]))
     text = f"{table(values)}\n\n{report.origin(context)}"
     print(text)

@@ -13,7 +13,6 @@ import json
 import shlex
 import statistics
 import sys
-import time
 from pathlib import Path
 
 import page
@@ -21,7 +20,7 @@ import report
 from arguments import count
 from bars import Bar
 from contenders import HVD_PERF, ROOT
-from measure import run, say
+from measure import rounds, run, say
 from models import MODELS, RATIOS, WORDS
 
 LIMITS = {("ResNet-50", "accelerator"): 0.90, ("VGG-16", "accelerator"): 0.68}
@@ -116,12 +115,7 @@ def measure(options: argparse.Namespace) -> dict[Case, list[Times]]:
     """In turns, and as often as the time allows; a round that would not end in time is not begun."""
     pairs = [(model, through) for model in options.models for through in options.through]
     results: dict[Case, list[Times]] = {(*pair, compute): [] for pair in pairs for compute in options.compute}
-    begin, longest = time.monotonic(), 0.0
-    for number in range(options.launches):
-        start = time.monotonic()
-        if number > 0 and start - begin + longest > options.seconds:
-            say(f"{number} of {options.launches} launches: there was no time for more")
-            break
+    for number in rounds(options.launches, options.seconds):
         for pair in pairs[:: 1 if number % 2 == 0 else -1]:
             say(f"launch {number + 1}/{options.launches}: {', '.join(pair)}")
             try:
@@ -131,7 +125,6 @@ def measure(options: argparse.Namespace) -> dict[Case, list[Times]]:
                 continue
             for compute, times in found.items():
                 results[(*pair, compute)].append(times)
-        longest = max(longest, time.monotonic() - start)
     return results
 
 
@@ -144,7 +137,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", type=count, default=2)
     parser.add_argument("--steps", type=count, default=4)
     parser.add_argument("--launches", type=count, default=3)
-    parser.add_argument("--seconds", type=float, default=200, help="begin no launches that would take longer in all")
+    parser.add_argument("--seconds", type=float, default=240, help="begin no launches that would take longer in all")
     parser.add_argument("--quick", action="store_true", help="one launch of two steps")
     parser.add_argument("--arena", action="store_true", help="gradients in memory of hvd_alloc; not in TensorFlow")
     parser.add_argument("--hvd-perf", type=Path, default=HVD_PERF, help=f"default {HVD_PERF.relative_to(ROOT)}")

@@ -22,7 +22,7 @@ import report
 from arguments import count
 from bars import Bar, size_name
 from contenders import KIB, MIB, ROOT
-from measure import run, say
+from measure import rounds, run, say
 from tensorflow_bench import launch
 
 RESNET = 102_228_128  # bytes of ResNet-50's 161 gradients
@@ -179,6 +179,7 @@ def table(operations: dict[str, list[list[float]]], others: list[Bar]) -> str:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launches", type=count, default=3)
+    parser.add_argument("--seconds", type=float, default=80, help="begin no launches that would take longer in all")
     parser.add_argument("--repetitions", type=count, default=5, help="of the start")
     parser.add_argument("--quick", action="store_true", help="one of each")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "upstream.json")
@@ -192,7 +193,7 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     options = parse()
     operations: dict[str, list[list[float]]] = {}
-    for number in range(options.launches):
+    for number in rounds(options.launches, options.seconds):
         say(f"operations, launch {number + 1}/{options.launches}")
         for name, call_and_empty in launch(2, "operations", "upstream_rank.py").items():
             operations.setdefault(name, []).append(call_and_empty)

@@ -146,8 +146,9 @@ def test_a_change_counts_beyond_the_noise(old, new, outcome):
 
 def document(hvd: list[float], peer: list[float]) -> dict:
     result = comparison({"hvd, arena buffers": hvd, "Open MPI": peer})
-    described = {"commit": "abc"}
-    return json.loads(json.dumps(report.as_json([bars.Bar("idle", 1, True, "%", [0.5])], [result], described)))
+    scenarios_ = json.loads(json.dumps(report.scenarios_as_json([result])))
+    bar = report.bar_as_json(bars.Bar("idle", 1, True, "%", [0.5]))
+    return {"context": {"commit": "abc"}, "bars": [bar], "scenarios": scenarios_}
 
 
 def test_a_slower_machine_is_no_change():
@@ -261,6 +262,34 @@ def test_goals_are_one_table(tmp_path):
     assert any(line.startswith("| start | what horovodrun adds") and line.endswith("| holds |") for line in lines)
     assert any(line.startswith("| G9 |") and "not measured: `benchmarks/hosts.py`" in line for line in lines)
     assert {line.split(" | ")[0].lstrip("| ") for line in lines[2:]} == set(goals.GOALS)
+
+
+def test_how_long_it_took_is_told_when_all_parts_are_there(tmp_path):
+    bar = bars.Bar("idle", 0.2, True, "%", [0.01], goal="start")
+    for name in goals.BENCH[:-1]:
+        written(tmp_path, name, bar)
+    assert goals.took(goals.read(tmp_path)) == ""
+    written(tmp_path, goals.BENCH[-1], bar)
+    documents = goals.read(tmp_path)
+    for document_ in documents.values():
+        document_["took_s"] = 90.0
+    assert "took 7.5 minutes in all: run.py 90 s, training.py 90 s" in goals.took(documents)
+
+
+def test_no_launch_is_begun_that_would_not_end_in_time(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(measure.time, "monotonic", lambda: now[0])
+
+    def done(most, seconds):
+        numbers = []
+        for number in measure.rounds(most, seconds):
+            numbers.append(number)
+            now[0] += 10
+        return numbers
+
+    assert done(3, 30) == [0, 1, 2]
+    assert done(3, 29) == [0, 1]
+    assert done(3, 1) == [0]
 
 
 def test_every_goal_is_on_the_page():
