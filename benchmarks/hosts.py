@@ -98,8 +98,6 @@ def finish(processes: list[subprocess.Popen], limit: float) -> str:
         texts = [process.communicate(timeout=limit) for process in processes]
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"took longer than {limit:.0f} s") from None
-    finally:
-        end(processes)
     for process, (_, stderr) in zip(processes, texts):
         if process.returncode != 0:
             raise RuntimeError(f"status {process.returncode}: {stderr.strip()[:300]}")
@@ -125,16 +123,19 @@ def ours(case: Case, net: Network, limit: float) -> dict[int, float]:
         words += ["--iters", "5", "--warmup", "1"]
     port = free_port()
     processes = []
-    for rank, host in enumerate(places):
-        env = {
-            "HOROVOD_RANK": str(rank),
-            "HOROVOD_SIZE": str(len(places)),
-            "HOROVOD_RENDEZVOUS_ADDR": f"{net.addresses[0]}:{port}",
-            "HOROVOD_INSECURE": "1",
-            "HOROVOD_LOG_LEVEL": "error",
-        }
-        processes.append(start(net.inside(host, *pinned(rank), HVD_PERF, *words), env))
-    return {row["bytes"]: row["median_us"] for row in json.loads(finish(processes, limit))["rows"]}
+    try:
+        for rank, host in enumerate(places):
+            env = {
+                "HOROVOD_RANK": str(rank),
+                "HOROVOD_SIZE": str(len(places)),
+                "HOROVOD_RENDEZVOUS_ADDR": f"{net.addresses[0]}:{port}",
+                "HOROVOD_INSECURE": "1",
+                "HOROVOD_LOG_LEVEL": "error",
+            }
+            processes.append(start(net.inside(host, *pinned(rank), HVD_PERF, *words), env))
+        return {row["bytes"]: row["median_us"] for row in json.loads(finish(processes, limit))["rows"]}
+    finally:
+        end(processes)
 
 
 def theirs(case: Case, net: Network, limit: float) -> dict[int, float]:
@@ -155,19 +156,22 @@ def theirs(case: Case, net: Network, limit: float) -> dict[int, float]:
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "NP": str(ranks),
         "FRESH": "1",
-        "MINB": str(min(case.sizes)),
-        "MAXB": str(max(case.sizes)),
+        "SIZES": ",".join(map(str, case.sizes)),
         "SLOW": "1" if case.rate else "0",
     }
     hosts = ",".join(f"{name}:{count}" for name, count in zip(net.names, case.ranks))
     words = [runner, "-np", str(ranks), "-host", hosts, "--bind-to", "none"]
     words += [word for key, value in mca.items() for word in ("--mca", key, value)]
-    words += [word for key in ("NP", "FRESH", "MINB", "MAXB", "SLOW") for word in ("-x", key)]
+    words += [word for key in ("NP", "FRESH", "SIZES", "SLOW") for word in ("-x", key)]
     # Each process finds its core by its number in the job.
     core = f"exec taskset -c $((OMPI_COMM_WORLD_RANK % {CORES})) {program}"
     named = f'hostname {net.names[0]}; exec "$@"'
     command = net.inside(0, "unshare", "--uts", "sh", "-c", named, "sh", *words, "sh", "-c", core)
-    out = finish([start(command, env)], limit)
+    process = start(command, env)
+    try:
+        out = finish([process], limit)
+    finally:
+        end([process])
     rows = [line.split(",") for line in out.splitlines() if line.startswith("allreduce,")]
     return {int(row[2]): float(row[5]) for row in rows if int(row[2]) in case.sizes}
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 # What a token bucket of a rate lets through of a TCP stream: it counts Ethernet's headers, too.
 GOODPUT = 1448 / 1514
+PREFIX = "hvdb"  # of the namespaces' names; the number of the process that made them follows
 
 
 class Network:
@@ -20,10 +24,10 @@ class Network:
 
     def __init__(self, hosts: int, rate: int | None) -> None:
         self.rate = rate
-        self.own = f"hvdb{os.getpid()}"
+        self.own = f"{PREFIX}{os.getpid()}"
         self.names = [f"{self.own}h{i}" for i in range(hosts)]
         self.addresses = [f"10.79.0.{i + 1}" for i in range(hosts)]
-        self.folder = Path(tempfile.mkdtemp(prefix="hvd-bench-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"hvd-bench-{os.getpid()}-"))
 
     def inside(self, host: int, *words: object) -> list[str]:
         """Return the words that run a command on a host."""
@@ -63,9 +67,45 @@ class Network:
 
     def remove(self) -> None:
         for name in [*self.names, self.own + "s"]:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
-            shutil.rmtree(Path("/etc/netns", name), ignore_errors=True)
+            _remove(name)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _remove(namespace: str) -> None:
+    subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
+    shutil.rmtree(Path("/etc/netns", namespace), ignore_errors=True)
+
+
+def remove_stale() -> None:
+    """Remove what benchmarks left that were killed."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    for name, pid in re.findall(rf"^({PREFIX}(\d+)(?:h\d+|s))\b", listed, re.MULTILINE):
+        if not Path("/proc", pid).exists():
+            _remove(name)
+    for folder in Path(tempfile.gettempdir()).glob("hvd-bench-*-*"):
+        pid = folder.name.split("-")[2]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def left_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP leave the block as an exception does, instead of ending the program at once."""
+
+    def leave(number: int, _) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)  # cleaning up is not interrupted
+        sys.exit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # nohup
+            signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run(*words: str) -> None:
@@ -80,10 +120,12 @@ def _ip(*words: str) -> None:
 
 @contextlib.contextmanager
 def network(hosts: int, rate: int | None) -> Iterator[Network]:
-    """Make hosts; they are gone after the block."""
-    made = Network(hosts, rate)
-    try:
-        made.build()
-        yield made
-    finally:
-        made.remove()
+    """Make hosts; they are gone after the block, also when a signal ends the program."""
+    remove_stale()
+    with left_in_order():
+        made = Network(hosts, rate)
+        try:
+            made.build()
+            yield made
+        finally:
+            made.remove()

@@ -3,8 +3,8 @@
 // What the peers' and the floor programs share: sizes, iteration counts, fresh data, statistics, one CSV line per size.
 // hvd_perf uses the same sizes, iterations and rules, so that the figures may be compared.
 //
-// Settings come from the environment, because mpirun hands that on: NP, SIZES (bytes, a comma list), MINB and MAXB
-// (leave smaller and larger sizes out), FRESH (0 or 1; default 1), SLOW (divides the iterations by 4).
+// Settings come from the environment, because mpirun hands that on: NP, SIZES (bytes, a comma list), FRESH (0 or
+// 1; default 1), SLOW (divides the iterations by 4).
 #include <sched.h>
 #include <unistd.h>
 
@@ -37,12 +37,10 @@ struct Settings {
   std::vector<size_t> Sizes() const {
     const char* text = std::getenv("SIZES");
     if (text == nullptr) text = "4,1024,16384,65536,262144,1048576,4194304,16777216";
-    const size_t least = FromEnv("MINB", 0), most = FromEnv("MAXB", SIZE_MAX);
     std::vector<size_t> sizes;
     for (char* end = nullptr; *text != '\0'; text = *end == ',' ? end + 1 : end) {
-      const size_t bytes = std::strtoull(text, &end, 0);
+      sizes.push_back(std::strtoull(text, &end, 0));
       if (end == text) std::abort();  // no number
-      if (bytes >= least && bytes <= most) sizes.push_back(bytes);
     }
     return sizes;
   }

@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 import horovod.numpy as hvd
+from horovod.common import abi
 
 OPS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier")
-DTYPES = ("float32", "float16", "float64", "int8", "uint8", "int32", "int64")
+DTYPES = tuple(abi.DTYPES)
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30}
 # Blocks up to so many bytes get so many timed calls.
 _CALLS = ((1 << 10, 1000), (64 << 10, 500), (1 << 20, 100), (16 << 20, 15))
@@ -56,6 +57,25 @@ def parse_size(text: str) -> int:
     return int(digits) * unit
 
 
+def element_type(name: str) -> np.dtype:
+    """
+    Return NumPy's type of this name, one of DTYPES; bfloat16 is that of the package ml_dtypes.
+
+    >>> element_type("int16").itemsize
+    2
+    """
+    if name not in DTYPES:
+        raise ValueError(f"'{name}' is no element type of hvd; there are {', '.join(DTYPES)}")
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        cure = "install the package ml_dtypes, which has it, or use `hvd_perf --dtype bfloat16`"
+        raise ValueError(f"bfloat16 is no type of NumPy's own: {cure}") from None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
 def default_calls(size: int) -> int:
     """Return how many calls are timed where nobody says it."""
     return next((calls for limit, calls in _CALLS if size <= limit), 5)
@@ -74,25 +94,36 @@ def bandwidths(op: str, size: int, ranks: int, microseconds: float) -> tuple[flo
     return algbw, algbw * (2 * share if op == "allreduce" else share if blocks else 1)
 
 
+def _require_possible(op: str, dtype: str) -> None:
+    if op == "reducescatter" and dtype == "bool":
+        raise ValueError("reducescatter of bool is not possible: it only sums, and bool has no sum; give another type")
+
+
 class _Call:
     """An operation on its data, to be repeated."""
 
     def __init__(self, op: str, size: int, dtype: str, arena: bool) -> None:
+        _require_possible(op, dtype)
         ranks = hvd.size()
-        count = size // np.dtype(dtype).itemsize
+        element = element_type(dtype)
+        count = size // element.itemsize
         self._name = f"horovod.benchmark.{op}.{dtype}.{size}"
         self._op = op
+        self._reduce = hvd.Max if dtype == "bool" else hvd.Sum  # bool has no sum
+        # By rank: sums of ones and twos are exact in the shortest type; what is moved shows from whom it is.
+        numbers = np.arange(ranks)
+        self._values = (numbers % 2 + 1 if op in ("allreduce", "reducescatter") else numbers + 1).astype(element)
         self._input = (hvd.empty if arena else np.empty)(
-            count * ranks if op in ("alltoall", "reducescatter") else count, dtype
+            count * ranks if op in ("alltoall", "reducescatter") else count, element
         )
         self.refresh()
 
     def refresh(self) -> None:
-        self._input.fill(hvd.rank() + 1)
+        self._input.fill(self._values[hvd.rank()])
 
     def __call__(self) -> np.ndarray | None:
         if self._op == "allreduce":
-            return hvd.allreduce_(self._input, op=hvd.Sum, name=self._name)
+            return hvd.allreduce_(self._input, op=self._reduce, name=self._name)
         if self._op == "allgather":
             return hvd.allgather(self._input, name=self._name)
         if self._op == "broadcast":
@@ -100,21 +131,21 @@ class _Call:
         if self._op == "alltoall":
             return hvd.alltoall(self._input, name=self._name)
         if self._op == "reducescatter":
-            return hvd.reducescatter(self._input, op=hvd.Sum, name=self._name)
+            return hvd.reducescatter(self._input, op=self._reduce, name=self._name)
         return hvd.barrier()
 
     def check(self) -> None:
         self.refresh()
-        result, ranks = self(), hvd.size()
+        result = self()
         if result is None:
             return
         if self._op in ("allreduce", "reducescatter"):
-            expected: np.ndarray | int = ranks * (ranks + 1) // 2
+            expected = self._values.sum(dtype=result.dtype)
         elif self._op == "broadcast":
-            expected = 1
+            expected = self._values[0]
         else:
-            expected = np.repeat(np.arange(1, ranks + 1), len(result) // ranks)
-        if not np.array_equal(result, np.broadcast_to(np.asarray(expected).astype(result.dtype), result.shape)):
+            expected = np.repeat(self._values, len(result) // len(self._values))
+        if not np.array_equal(result, np.broadcast_to(expected, result.shape)):
             raise RuntimeError(f"wrong result of {self._name} on rank {hvd.rank()}")
 
 
@@ -123,7 +154,7 @@ def measure(op: str, size: int, dtype: str = "float32", calls: int | None = None
     Check and time one operation; all ranks call it, and all get the same.
 
     `size` is that of a block: each rank's input; for alltoall what one rank sends to one, for reducescatter each rank's
-    output.
+    output. `dtype` is one of DTYPES; reductions are sums, of bool, which has none, the maximum.
 
     >>> hvd.init()
     >>> measure("allreduce", 1024, calls=3).calls
@@ -175,6 +206,14 @@ def _operation(text: str) -> str:
     return text
 
 
+def _dtype(text: str) -> str:
+    try:
+        element_type(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of at least 1")
@@ -190,12 +229,17 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--sizes", type=_listed(parse_size), default=sizes, help="bytes of a block; default 4,1K,64K,1M,16M"
     )
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument("--dtype", type=_dtype, default="float32", help=f"of {', '.join(DTYPES)}; default float32")
     parser.add_argument("--calls", type=_positive, help="timed calls of each; default by size")
     parser.add_argument("--arena", action="store_true", help="memory of hvd.empty, which needs no copy")
     parser.add_argument("--json", metavar="FILE", help="write the rows to this file, or with - print them instead")
     found = parser.parse_args(words)
-    least = np.dtype(found.dtype).itemsize
+    try:
+        for op in found.ops:
+            _require_possible(op, found.dtype)
+    except ValueError as error:
+        parser.error(f"--dtype: {error}")
+    least = element_type(found.dtype).itemsize
     if any(size % least for size in found.sizes):
         parser.error(f"--sizes: {found.dtype} has {least} bytes, and a size must hold whole elements")
     return found

@@ -37,9 +37,28 @@ def test_every_operation_on_two_ranks(tmp_path):
     assert not any(line.startswith("[1]<stdout>:") for line in done.stdout.splitlines())
 
 
+@pytest.mark.parametrize("dtype", benchmark.DTYPES)
+def test_every_element_type_is_checked(engine, dtype):
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    for op in benchmark.OPS:
+        if (op, dtype) == ("reducescatter", "bool"):
+            continue
+        assert benchmark.measure(op, 64, dtype, calls=1).bytes == 64
+
+
+def test_sums_are_exact_on_many_ranks(monkeypatch, engine):
+    pytest.importorskip("ml_dtypes")
+    monkeypatch.setattr(benchmark.hvd, "size", lambda: 150)
+    call = benchmark._Call("allreduce", 8, "bfloat16", False)
+    assert float(call._values.astype("float32").sum()) == float(call._values.sum(dtype=call._values.dtype)) == 225
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (["--dtype", "bool", "--ops", "allreduce,reducescatter"], "--dtype: reducescatter of bool is not possible"),
+        (["--dtype", "complex64"], "'complex64' is no element type of hvd; there are uint8, int8"),
         (["--ops", "allreduce,allsum"], "'allsum' is no operation"),
         (["--sizes", "4,x"], "'x' is no size"),
         (["--sizes", "4", "--dtype", "float64"], "float64 has 8 bytes"),
@@ -51,6 +70,12 @@ def test_a_wrong_argument_is_named(words, text, capsys):
         benchmark.main(words)
     assert caught.value.code == 2
     assert text in capsys.readouterr().err
+
+
+def test_bfloat16_needs_a_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(ValueError, match="install the package ml_dtypes"):
+        benchmark.element_type("bfloat16")
 
 
 def test_json_alone(engine, capsys):

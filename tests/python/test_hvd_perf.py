@@ -74,6 +74,14 @@ def test_a_launcher_is_noticed(tmp_path):
         (["--train", "lenet"], "'lenet' is no value for --train"),
         (["--train", "resnet50", "--buffers", "mixed"], "--train averages in place"),
         (["--train", "resnet50", "--ratio", "x"], "'x' is no value for --ratio"),
+        (["--train", "resnet50", "--ratio", "1.2x"], "'1.2x' is no value for --ratio"),
+        (["--factor", "2x"], "'2x' is no value for --factor"),
+        (["--factor", "1"], "'1' is no value for --factor"),
+        (["--factor", "inf"], "'inf' is no value for --factor"),
+        (["--idle-bench", "1 s"], "'1 s' is no value for --idle-bench"),
+        (["--idle-bench", "nan"], "'nan' is no value for --idle-bench"),
+        (["--window", "4x"], "'4x' is no value for --window"),
+        (["--min-bytes", "4Kx"], "'4Kx' is no value for --min-bytes"),
         (["more"], "unexpected argument 'more'"),
         (["--bogus"], "'--bogus'"),
     ],
@@ -82,6 +90,32 @@ def test_a_wrong_argument_is_named(words, text):
     done = perf(*words)
     assert done.returncode == 2
     assert text in done.stderr
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        ("--sizes", "4"),
+        ("--train", "resnet50", "--ratio", "0.1", "--compute", "wait"),
+        ("--memory-bench",),
+        ("--init-bench", "1", "--repeats", "1"),
+    ],
+)
+def test_what_cannot_be_written_is_an_error(what):
+    done = perf(*what, "--iters", "1", "--json", "/dev/full")
+    assert done.returncode == 1
+    assert "hvd_perf: cannot write --json /dev/full: No space left on device" in done.stderr
+    with open("/dev/full", "w") as full:
+        words, env = [HVD_PERF, *what, "--iters", "1"], launching.clean_environment()
+        done = subprocess.run(words, env=env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "cannot write the table to standard output" in done.stderr
+
+
+def test_a_file_that_cannot_be_made_is_named(tmp_path):
+    done = perf("--sizes", "4", "--iters", "1", "--json", str(tmp_path / "no" / "file"))
+    assert done.returncode == 1
+    assert f"cannot write --json {tmp_path}/no/file: No such file or directory" in done.stderr
 
 
 def test_ranks_of_a_launcher_start_no_processes_of_their_own():

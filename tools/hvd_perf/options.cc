@@ -124,6 +124,11 @@ bool Within(std::string_view text, int least, int most, int* value) {
   return error == std::errc() && end == text.data() + text.size() && *value >= least && *value <= most;
 }
 
+bool MoreThan(double least, std::string_view text, double* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size() && *value > least && *value <= kMostTimes;
+}
+
 template <auto Member, auto Value>
 bool Set(const char*, Options* o, Pending*) {
   o->*Member = Value;
@@ -150,7 +155,7 @@ const Flag kFlags[] = {
     {"sizes", true, [](const char* t, Options* o, Pending*) { return ParseSizes(t, &o->sizes); }},
     {"min-bytes", true, [](const char* t, Options*, Pending* p) { return ParseSize(t, &p->min) && p->min > 0; }},
     {"max-bytes", true, [](const char* t, Options*, Pending* p) { return ParseSize(t, &p->max) && p->max > 0; }},
-    {"factor", true, [](const char* t, Options*, Pending* p) { return (p->factor = std::atof(t)) > 1; }},
+    {"factor", true, [](const char* t, Options*, Pending* p) { return MoreThan(1, t, &p->factor); }},
     {"ranks", true,
      [](const char* t, Options* o, Pending* p) { return (p->ranks = true, Within(t, 1, kMostRanks, &o->ranks)); }},
     {"fork", false, [](const char*, Options*, Pending* p) { return (p->fork = true, true); }},
@@ -188,14 +193,14 @@ const Flag kFlags[] = {
        o->wait = !o->busy;
        return known;
      }},
-    {"ratio", true, [](const char* t, Options* o, Pending*) { return (o->ratio = std::atof(t)) > 0; }},
+    {"ratio", true, [](const char* t, Options* o, Pending*) { return MoreThan(0, t, &o->ratio); }},
     {"init-bench", true,
      [](const char* t, Options* o, Pending*) {
        return (o->bench = Bench::kInit, Within(t, 1, kMostRanks, &o->ranks));
      }},
     {"repeats", true, Number<&Options::repeats>},
     {"idle-bench", true,
-     [](const char* t, Options* o, Pending*) { return (o->bench = Bench::kIdle, (o->idle_s = std::atof(t)) > 0); }},
+     [](const char* t, Options* o, Pending*) { return (o->bench = Bench::kIdle, MoreThan(0, t, &o->idle_s)); }},
     {"memory-bench", false, Set<&Options::bench, Bench::kMemory>},
 };
 constexpr int kFirstFlag = 256;  // getopt's values below are characters

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd_perf/report.h"
 
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 
 #include "hvd/hvd.h"
 #include "hvd_perf/process.h"
@@ -10,22 +12,29 @@
 namespace hvd_perf {
 namespace {
 
+[[noreturn]] void CannotWrite(const std::string& what) { Die("cannot write " + what + ": " + std::strerror(errno)); }
+
+// Ends the program where something of what was printed got lost.
+void FlushTable() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) CannotWrite("the table to standard output");
+}
+
 // Where --json points, closed again unless it is stdout. All strings printed are this program's own: nothing to escape.
 class JsonFile {
  public:
-  explicit JsonFile(const std::string& path) : file_(path == "-" ? stdout : std::fopen(path.c_str(), "w")) {
-    if (file_ == nullptr) Die("cannot write " + path);
+  explicit JsonFile(const std::string& path)
+      : what_(path == "-" ? "the JSON to standard output" : "--json " + path),
+        file_(path == "-" ? stdout : std::fopen(path.c_str(), "w")) {
+    if (file_ == nullptr) CannotWrite(what_);
   }
   ~JsonFile() {
-    if (file_ != stdout) {
-      std::fclose(file_);
-    } else {
-      std::fflush(file_);
-    }
+    const bool lost = std::fflush(file_) != 0 || std::ferror(file_) != 0;
+    if (lost || (file_ != stdout && std::fclose(file_) != 0)) CannotWrite(what_);
   }
   std::FILE* get() { return file_; }
 
  private:
+  std::string what_;
   std::FILE* file_;
 };
 
@@ -45,6 +54,7 @@ void PrintTable(const Options& o, int ranks, const std::vector<Row>& rows) {
     std::printf("%12" PRIu64 " %12" PRIu64 " %7d %10.2f %10.2f %10.2f %9.3f %9.3f\n", row.bytes, row.count, row.iters,
                 row.min_us, row.median_us, row.p90_us, row.algbw, row.busbw);
   }
+  FlushTable();
 }
 
 }  // namespace
@@ -86,6 +96,7 @@ void ReportTraining(const Options& o, int ranks, const std::vector<TrainRow>& ro
                   row.compute_s * 1e3, row.communication_s * 1e3, row.step_s * 1e3, row.hidden() * 100,
                   row.efficiency() * 100);
     }
+    FlushTable();
   }
   if (o.json.empty()) return;
   JsonFile json(o.json);
@@ -107,6 +118,7 @@ void ReportFigures(const Options& o, const std::string& title, const Figures& fi
   if (o.json != "-") {
     std::printf("# hvd %s, %s\n", hvd_version(), title.c_str());
     for (const auto& [name, value] : figures) std::printf("%-28s %12.4f\n", name.c_str(), value);
+    FlushTable();
   }
   if (o.json.empty()) return;
   JsonFile json(o.json);
