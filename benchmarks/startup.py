@@ -67,7 +67,7 @@ def bars_of(results: dict[int, dict[str, list[float]]]) -> list[Bar]:
     for ranks, times in results.items():
         more = [ours - shell for ours, shell in zip(times["horovodrun"], times["shell"])]
         text = f"{what}, {ranks} ranks"
-        bars.append(Bar(text, LIMITS[ranks], True, "s", more, goal="start", group=what, at=f"{ranks} ranks"))
+        bars.append(Bar(text, LIMITS[ranks], True, "s", more, goal="start", group=text))
     return bars
 
 
