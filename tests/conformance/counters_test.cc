@@ -62,6 +62,22 @@ TEST(Counters, AreExact) {
   });
 }
 
+TEST(Counters, KindsAreToldApartOnTheShortWay) {
+  RunThreads(2, [](int, hvd_context* ctx) {
+    std::vector<float> data(8, 1.0f);
+    std::vector<float> part(4);
+    for (int i = 0; i < 5; ++i) {
+      Request request(HVD_REDUCESCATTER, "part", {8}, data.data());
+      request->output = {part.data(), part.size() * sizeof(float), HVD_CPU, 0};
+      ASSERT_EQ(hvd_run(ctx, request, nullptr), HVD_OK) << hvd_last_error();
+    }
+    const Json now = Read(ctx)["operations"];
+    EXPECT_EQ(now["reducescatter"]["completed"].number, 5);
+    EXPECT_EQ(now["reducescatter"]["bytes"].number, 5 * 32);
+    EXPECT_EQ(now["allreduce"]["completed"].number, 0);
+  });
+}
+
 // What one rank sent to another is what that one received from it.
 TEST(Counters, BothEndsAgreeOnTheBytes) {
   constexpr int kRanks = 3;

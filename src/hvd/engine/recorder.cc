@@ -168,7 +168,7 @@ void Recorder::EndShort(const Shortcut& shortcut, uint64_t position, Rank last) 
   trace::Counters::Peer& peer = counters_.peers[last];
   peer.last.Add(1);
   peer.wait.Add(Span(shortcut.begun, agreed));
-  trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(OpKind::kAllreduce, shortcut.work.reduce_op)];
+  trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(shortcut.work.op, shortcut.work.reduce_op)];
   kind.completed.Add(1);
   kind.bytes.Add(shortcut.input_bytes);
   kind.wait.Add(Span(shortcut.begun, agreed));

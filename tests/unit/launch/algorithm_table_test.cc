@@ -21,8 +21,8 @@ Result<std::string> Show(const List& arguments, const Environment& environment =
 
 TEST(Algorithms, OfAJobAreThoseOfItsHostsAndVariables) {
   EXPECT_THAT(*Show({"--algorithms"}), AllOf(HasSubstr("host:"), HasSubstr("hosts:"), HasSubstr("mixed:")));
-  EXPECT_THAT(*Show({"--algorithms", "-np", "9"}), AllOf(HasSubstr("9 ranks on 1 host."), HasSubstr("..16K  inline")));
-  EXPECT_THAT(*Show({"--algorithms", "-np", "2", "-x", "HOROVOD_EAGER_LIMIT=1024"}), HasSubstr("..1K   inline"));
+  EXPECT_THAT(*Show({"--algorithms", "-np", "9"}), AllOf(HasSubstr("9 ranks on 1 host."), HasSubstr("..16K   inline")));
+  EXPECT_THAT(*Show({"--algorithms", "-np", "2", "-x", "HOROVOD_EAGER_LIMIT=1024"}), HasSubstr("..1K    inline"));
   Environment environment;
   environment.Set("HOROVOD_DISABLE_SHM", "1");
   EXPECT_THAT(*Show({"--algorithms", "-np", "2"}, environment), AllOf(HasSubstr("one_step"), Not(HasSubstr("inline"))));
