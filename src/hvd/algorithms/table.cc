@@ -101,7 +101,7 @@ std::span<const EagerLimit> EagerLimits() { return kEagerLimits; }
 
 Limits LimitsFor(int ranks, int64_t eager_limit, int64_t chunk_bytes) {
   Limits limits;
-  limits.chunk_bytes = static_cast<size_t>(std::min<int64_t>(chunk_bytes, 64 * kMega)) / 64 * 64;
+  limits.chunk_bytes = static_cast<size_t>(chunk_bytes) / 64 * 64;
   const auto by_ranks =
       std::ranges::find_if(kEagerLimits, [&](const EagerLimit& one) { return ranks <= one.most_ranks; });
   limits.eager_bytes = eager_limit >= 0 ? static_cast<size_t>(eager_limit) : by_ranks->bytes;

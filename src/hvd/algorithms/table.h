@@ -111,7 +111,7 @@ struct EagerLimit {
 };
 std::span<const EagerLimit> EagerLimits();
 // For a job of so many ranks whose users ask for these. A negative eager limit is by ranks; it is never above a chunk,
-// which has whole cache lines and is at most 64 MiB.
+// which has whole cache lines.
 Limits LimitsFor(int ranks, int64_t eager_limit, int64_t chunk_bytes);
 
 class Table {

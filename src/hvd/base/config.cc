@@ -93,7 +93,8 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_EAGER_LIMIT", &Config::eager_limit, "by ranks",
        "Most bytes that a rank publishes beside its announcement, before agreement.", 0},
       {"HOROVOD_CHUNK_BYTES", &Config::chunk_bytes, "65536",
-       "Bytes that private memory is staged by; small enough that a ring of them stays in the cache.", 4096},
+       "Bytes that private memory is staged by; small enough that a ring of them stays in the cache.", 4096, nullptr,
+       64 << 20},
       {"HOROVOD_ARENA_BYTES", &Config::arena_bytes, "half of RAM / ranks of the host",
        "Most bytes of shared memory that one rank hands out.", 0},
       {"HOROVOD_SPIN_US", &Config::spin_us, "by cores", "Microseconds that a waiting rank polls before it sleeps.", 0},
@@ -218,7 +219,7 @@ Result<Config> ConfigFrom(const Variables& variables) {
     if (good) continue;
     std::string range;
     if (knob.minimum > kNoMinimum) range = fmt::format(" of at least {:g}", knob.minimum);
-    if (knob.maximum < kNoMaximum) range += fmt::format(" and at most {:g}", knob.maximum);
+    if (knob.maximum < kNoMaximum) range += fmt::format(" and at most {:.12g}", knob.maximum);
     return Fail(Code::kInvalidArgument, "{}={} is not valid: give {}{}, or unset it", knob.name, text,
                 Wanted(knob.field), range);
   }

@@ -28,7 +28,7 @@ bool ProcessSet::PublishMarks() {
                                                                 controller::FirstDim(op->request.signature), op->work);
     if (outcome == Outcome::kBusy) break;
     if (outcome == Outcome::kExhausted) {
-      GiveUp({Code::kResourceExhausted, "no shared memory left for staging large tensors"});
+      GiveUp(comm::host::WindowCommunicator::NoStaging());
       break;
     }
     waiting_.pop_front();

@@ -96,7 +96,6 @@ TEST(AlgorithmTable, LimitsFollowRanksAndSettings) {
   EXPECT_EQ(LimitsFor(1000, -1, 65536).eager_bytes, 4096u);
   EXPECT_EQ(LimitsFor(2, 100, 65536).eager_bytes, 100u);
   EXPECT_EQ(LimitsFor(2, 1 << 20, 65536).eager_bytes, 65536u);
-  EXPECT_EQ(LimitsFor(2, -1, int64_t{1} << 40).chunk_bytes, 64u << 20);
   const Table table(Limits{100, 1 << 20});
   EXPECT_EQ(NameAt(table, OpKind::kAllgather, Scope::kHost, 2, 100), "inline");
   EXPECT_EQ(NameAt(table, OpKind::kAllgather, Scope::kHost, 2, 101), "staged");

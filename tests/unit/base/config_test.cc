@@ -67,6 +67,9 @@ TEST(Config, AutotuningIsOffAndItsValuesAreChecked) {
        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=0 is not valid: give a whole number of at least 1, or unset it"},
       {{{"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "x"}},
        "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=x is not valid: give a whole number of at least 0, or unset it"},
+      {{{"HOROVOD_CHUNK_BYTES", "67108865"}},
+       "HOROVOD_CHUNK_BYTES=67108865 is not valid: give a whole number of at least 4096 and at most 67108864, or unset "
+       "it"},
       {{{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5"}},
        "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE=1.5 is not valid: give a number of at least 0 and at most 1, or unset "
        "it"},
