@@ -20,10 +20,6 @@ struct NamedParameter {
 };
 constexpr NamedParameter kParameters[] = {
     {"chunk", &Parameters::chunk}, {"slice", &Parameters::slice}, {"flight", &Parameters::flight}};
-// Below that, headers and counters cost more than the data; above, nothing is in flight at a time.
-constexpr uint64_t kLeastParameter = 4 << 10;
-constexpr uint64_t kMostParameter = 64 << 20;
-constexpr uint64_t kLine = 64;  // slices of whole cache lines have one writer each
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -115,10 +111,10 @@ Status ParseParameter(std::string_view word, std::string_view value, Change* cha
                 change->text, word, "chunk, slice, flight");
   }
   const auto size = ParseSize(value);
-  if (!size || *size < kLeastParameter || *size > kMostParameter || *size % kLine != 0) {
+  if (!size || *size < kLeastParameter || *size > kMostParameter || *size % kParameterUnit != 0) {
     return Fail(Code::kInvalidArgument,
                 "HOROVOD_ALGORITHMS: {}: \"{}\" is no size for {}: give a multiple of {} from {} to {}", change->text,
-                value, word, kLine, SizeText(kLeastParameter), SizeText(kMostParameter));
+                value, word, kParameterUnit, SizeText(kLeastParameter), SizeText(kMostParameter));
   }
   change->parameter = named->member;
   change->size = *size;
@@ -248,6 +244,25 @@ Status ApplyChanges(const std::vector<Change>& changes, const Limits& limits, st
     if (!change.bytes.empty()) lines->insert(lines->begin(), first.begin(), first.end());
   }
   return {};
+}
+
+std::string ChangesBetween(const Table& from, const Table& to, Scope scope, int members) {
+  std::vector<std::string> entries;
+  for (const OpKind op : Operations()) {
+    const auto before = from.For(op, scope, members);
+    const auto after = to.For(op, scope, members);
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i].algorithm == Algorithm::kStaged) continue;  // HOROVOD_CHUNK_BYTES
+      for (const NamedParameter& parameter : kParameters) {
+        const size_t size = after[i].parameters.*parameter.member;
+        if (size == before[i].parameters.*parameter.member) continue;
+        std::string entry = fmt::format("any:{}:{}:{}={}", WordFor(scope), WordFor(before[i].algorithm), parameter.word,
+                                        SizeText(size));
+        if (std::ranges::find(entries, entry) == entries.end()) entries.push_back(std::move(entry));
+      }
+    }
+  }
+  return fmt::format("{}", fmt::join(entries, ";"));
 }
 
 std::string SizeText(uint64_t bytes) {

@@ -40,6 +40,10 @@ Result<std::vector<Change>> ParseChanges(std::string_view text);
 // Says what does not suit these lines.
 Status ApplyChanges(const std::vector<Change>& changes, const Limits& limits, std::vector<Line>* lines);
 
+// What makes `from` into `to` for process sets of that scope and size, where `to` is `from`, tuned: as ParseChanges
+// takes it. Without the chunk of staging areas, which is no entry's.
+std::string ChangesBetween(const Table& from, const Table& to, Scope scope, int members);
+
 // "64K", "65537": as ParseChanges takes it.
 std::string SizeText(uint64_t bytes);
 

@@ -128,6 +128,28 @@ Result<Table> Table::Make(const Limits& limits, std::string_view changes) {
   return table;
 }
 
+Table Table::Tuned(int chunk_percent, size_t eager_bytes) const {
+  const auto tuned = [&](size_t bytes) -> size_t {
+    if (bytes == 0 || chunk_percent == 100) return bytes;
+    const uint64_t scaled = bytes * static_cast<uint64_t>(chunk_percent) / 100 / kParameterUnit * kParameterUnit;
+    return std::clamp(scaled, kLeastParameter, kMostParameter);
+  };
+  Table table = *this;
+  size_t staged = kMostParameter;
+  for (Line& line : table.lines_) {
+    line.parameters.chunk = tuned(line.parameters.chunk);
+    line.parameters.slice = tuned(line.parameters.slice);
+    if (line.algorithm == Algorithm::kStaged) staged = line.parameters.chunk;
+  }
+  for (Line& line : table.lines_) {
+    // Data beside a mark is one chunk, of whatever size chunks are; see LimitsFor.
+    if (line.algorithm == Algorithm::kInline) {
+      line.bytes.most = std::min<uint64_t>({line.bytes.most, eager_bytes, staged});
+    }
+  }
+  return table;
+}
+
 std::vector<Choice> Table::For(OpKind op, Scope scope, int members) const {
   std::vector<Choice> choices;
   for (const Line& line : lines_) {

@@ -104,6 +104,12 @@ struct Limits {
   size_t chunk_bytes = 64 << 10;  // HOROVOD_CHUNK_BYTES
 };
 
+// Chunks and slices: below that, headers and counters cost more than the data; above, nothing is in flight at a time.
+// Those of whole cache lines have one writer each.
+inline constexpr uint64_t kLeastParameter = 4 << 10;
+inline constexpr uint64_t kMostParameter = 64 << 20;
+inline constexpr uint64_t kParameterUnit = 64;
+
 // How a number of ranks bounds the eager limit: every rank has room for so much data of every other.
 struct EagerLimit {
   int most_ranks;
@@ -122,6 +128,9 @@ class Table {
   static Result<Table> Make(const Limits& limits, std::string_view changes);
 
   const std::vector<Line>& lines() const { return lines_; }
+  // The same lines with other sizes: chunks and slices are so many percent of these, and less data is inline. Results
+  // have the same bits.
+  Table Tuned(int chunk_percent, size_t eager_bytes) const;
   // The lines for a process set of so many members, in their order. The last one takes any size.
   std::vector<Choice> For(OpKind op, Scope scope, int members) const;
 

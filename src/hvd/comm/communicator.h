@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "hvd/algorithms/table.h"
 #include "hvd/base/result.h"
 #include "hvd/base/types.h"
 #include "hvd/collective/machine.h"
@@ -43,6 +44,9 @@ class Communicator {
   // Begins `work` at `position`. All members begin the same work at the same positions, in ascending order, each once.
   // `work` stays the caller's until the machine is done.
   virtual std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) = 0;
+  // From position `from` on, which nobody has started yet, the sizes of this table count; all members say so for the
+  // same position. Below `oldest` everything is over.
+  virtual void Retune(uint64_t /*from*/, uint64_t /*oldest*/, const algorithms::Table& /*table*/) {}
   // Whether something that was started moves only when it is stepped, because nothing announces that it could.
   virtual bool polled() const { return false; }
 };

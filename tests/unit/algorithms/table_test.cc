@@ -218,5 +218,50 @@ TEST(AlgorithmText, ShowsAllLinesOrThoseOfALayout) {
               AllOf(HasSubstr("allreduce "), HasSubstr("allgather, broadcast, alltoall  8K..")));
 }
 
+TEST(AlgorithmTable, TunedSizesAreTheirShareOfTheMeasuredOnes) {
+  const Table table;
+  EXPECT_EQ(table.Tuned(100, kMostParameter).lines(), table.lines());
+  const Table half = table.Tuned(50, kMostParameter);
+  ASSERT_EQ(half.lines().size(), table.lines().size());
+  for (size_t i = 0; i < table.lines().size(); ++i) {
+    EXPECT_EQ(half.lines()[i].parameters.chunk, table.lines()[i].parameters.chunk / 2);
+    EXPECT_EQ(half.lines()[i].parameters.slice, table.lines()[i].parameters.slice / 2);
+    EXPECT_EQ(half.lines()[i].parameters.flight, table.lines()[i].parameters.flight);
+  }
+  EXPECT_EQ(NameAt(table, OpKind::kAllgather, Scope::kHost, 2, 7000), "inline");
+  EXPECT_EQ(NameAt(table.Tuned(100, 6000), OpKind::kAllgather, Scope::kHost, 2, 7000), "staged");
+  // What is beside a mark is one chunk.
+  EXPECT_EQ(NameAt(Table({4096, 16384}).Tuned(50, kMostParameter), OpKind::kAllgather, Scope::kHost, 2, 4096),
+            "inline");
+  EXPECT_EQ(NameAt(Table({6400, 6400}).Tuned(50, kMostParameter), OpKind::kAllgather, Scope::kHost, 2, 6400), "staged");
+  for (const Line& line : table.Tuned(1, 0).lines()) {
+    EXPECT_GE(line.parameters.chunk + line.parameters.slice, line.parameters == Parameters{} ? 0 : kLeastParameter);
+  }
+}
+
+TEST(AlgorithmTable, WhatWasTunedCanBeGivenToTheNextJob) {
+  const Table table;
+  for (const Scope scope : Scopes()) {
+    for (const int members : {2, 4}) {
+      for (const int percent : {25, 50, 200}) {
+        const Table tuned = table.Tuned(percent, kMostParameter);
+        const Table given = With(ChangesBetween(table, tuned, scope, members));
+        for (const OpKind op : Operations()) {
+          const auto want = tuned.For(op, scope, members);
+          const auto have = given.For(op, scope, members);
+          ASSERT_EQ(have.size(), want.size());
+          for (size_t i = 0; i < want.size(); ++i) {
+            if (want[i].algorithm == Algorithm::kStaged) continue;
+            EXPECT_EQ(have[i].parameters, want[i].parameters);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(ChangesBetween(table, table, Scope::kHost, 2), "");
+  EXPECT_EQ(ChangesBetween(table, table.Tuned(50, kMostParameter), Scope::kHost, 2),
+            "any:host:direct:chunk=256K;any:host:copied:chunk=128K");
+}
+
 }  // namespace
 }  // namespace hvd::algorithms

@@ -120,7 +120,22 @@ std::unique_ptr<collective::Machine> HostsCommunicator::Start(uint64_t position,
     return pairs_.Start(position, work);
   }
   if (agreement_ == nullptr) BeginAgreement(position);
+  RecutHere(position);
   return std::make_unique<HostsMachine>(this, position, next_local_position_++, work);
+}
+
+void HostsCommunicator::Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) {
+  const size_t chunk = StagingBy(table, static_cast<int>(told_.size())).chunk_bytes;
+  pairs_.Retune(from, oldest, table);
+  chunk_bytes_.Set(from, oldest, chunk);
+  if (options_.here == nullptr) return;
+  changes_here_.push_back({from, chunk, Places(table, static_cast<int>(hosts_[my_host_].size()), false)});
+}
+
+void HostsCommunicator::RecutHere(uint64_t position) {
+  for (; !changes_here_.empty() && changes_here_.front().from <= position; changes_here_.pop_front()) {
+    options_.here->Recut(next_local_position_, changes_here_.front().chunk_bytes, changes_here_.front().places);
+  }
 }
 
 void HostsCommunicator::BeginAgreement(uint64_t position) {
@@ -155,12 +170,13 @@ collective::hierarchy::Twins HostsCommunicator::TwinsAt(uint64_t position) const
 
 std::unique_ptr<collective::Machine> HostsCommunicator::Move(uint64_t position, uint64_t local_position,
                                                              const Work* work) {
+  const size_t chunk_bytes = chunk_bytes_.At(position);
   std::unique_ptr<collective::hierarchy::HostSide> side;
   if (options_.here != nullptr) {
     side = std::make_unique<collective::hierarchy::SharedSide>(options_.here->MeetingAt(local_position));
-    CountReduceFlow(*work, my_local_, chunk_bytes_, carriers_, options_.flows);
+    CountReduceFlow(*work, my_local_, chunk_bytes, carriers_, options_.flows);
   } else {
-    side = std::make_unique<collective::hierarchy::LoneSide>(&work->payload, chunk_bytes_, pairs_.shelf());
+    side = std::make_unique<collective::hierarchy::LoneSide>(&work->payload, chunk_bytes, pairs_.shelf());
   }
   return std::make_unique<collective::hierarchy::TwinReduce>(std::move(side), TwinsAt(position), work->reduce_op,
                                                              work->dtype, work->scale, &work->payload, pairs_.shelf());

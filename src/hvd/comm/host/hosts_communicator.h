@@ -6,6 +6,7 @@
 // Whether a host can do its part (its members share memory, or there is only one) is known to that host alone. So
 // before its first large allreduce every member tells every other, once; all come to the same answer, and it stays.
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,7 @@ class HostsCommunicator final : public Communicator {
   static collective::window::Staging StagingBy(const algorithms::Table& table, int members);
 
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
+  void Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) override;
 
   // Whether the members sum on each host. kWaiting: some have not told yet; kFailed: see agreement_error().
   collective::Progress Agree();
@@ -46,12 +48,21 @@ class HostsCommunicator final : public Communicator {
 
  private:
   void BeginAgreement(uint64_t position);
+  // Those from positions up to this one.
+  void RecutHere(uint64_t position);
   collective::hierarchy::Twins TwinsAt(uint64_t position) const;
 
   HostsOptions options_;
   PairCommunicator pairs_;
   const std::vector<algorithms::Choice> choices_;  // of allreduce
-  const size_t chunk_bytes_;
+  ByPosition<size_t> chunk_bytes_;
+  // Changes for `here`, whose positions are numbered when they are started.
+  struct Change {
+    uint64_t from;
+    size_t chunk_bytes;
+    Places places;
+  };
+  std::deque<Change> changes_here_;
   std::vector<std::vector<int>> hosts_;  // their members
   int my_host_ = 0;
   int my_local_ = 0;

@@ -43,17 +43,26 @@ std::vector<collective::pairwise::Exchange::Part> PartsOf(const Work& work, int 
 
 }  // namespace
 
-PairCommunicator::PairCommunicator(PairOptions options, const algorithms::Table& table) : options_(std::move(options)) {
+PairCommunicator::PairCommunicator(PairOptions options, const algorithms::Table& table)
+    : options_(std::move(options)), choices_(ChoicesOf(table)) {}
+
+PairCommunicator::Choices PairCommunicator::ChoicesOf(const algorithms::Table& table) const {
+  Choices all;
   for (const OpKind op : algorithms::Operations()) {
     auto choices = table.For(op, options_.scope, static_cast<int>(options_.pairs.size()));
     // That one is HostsCommunicator's, and what it cannot do comes here.
     std::erase_if(choices, [](const auto& choice) { return choice.algorithm == algorithms::Algorithm::kTwinReduce; });
-    choices_[op] = std::move(choices);
+    all[op] = std::move(choices);
   }
+  return all;
 }
 
-const algorithms::Choice& PairCommunicator::ChoiceFor(const Work& work) const {
-  return algorithms::Pick(choices_.at(work.op), work.payload.bytes());
+void PairCommunicator::Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) {
+  choices_.Set(from, oldest, ChoicesOf(table));
+}
+
+const algorithms::Choice& PairCommunicator::ChoiceFor(uint64_t position, const Work& work) const {
+  return algorithms::Pick(choices_.At(position).at(work.op), work.payload.bytes());
 }
 
 transport::Lane PairCommunicator::LaneAt(uint64_t position) const {
@@ -69,7 +78,7 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
     case OpKind::kAllreduce: {
       if (work->payload.bytes() == 0) return std::make_unique<Nothing>();
       collective::pairwise::Reduction reduction{work->reduce_op, work->dtype, work->scale, options_.order};
-      const algorithms::Choice& choice = ChoiceFor(*work);
+      const algorithms::Choice& choice = ChoiceFor(position, *work);
       if (choice.algorithm == algorithms::Algorithm::kOneStep) {
         return std::make_unique<collective::pairwise::OneStep>(std::move(link), std::move(reduction), &work->payload,
                                                                shelf_);
@@ -85,10 +94,10 @@ std::unique_ptr<collective::Machine> PairCommunicator::Start(uint64_t position, 
     case OpKind::kReducescatter:
       return std::make_unique<collective::pairwise::DirectScatter>(
           std::move(link), collective::pairwise::Reduction{work->reduce_op, work->dtype, work->scale, options_.order},
-          work->member_bytes, work->result_to, &work->payload, ChoiceFor(*work).parameters.slice, shelf_);
+          work->member_bytes, work->result_to, &work->payload, ChoiceFor(position, *work).parameters.slice, shelf_);
     case OpKind::kBroadcast:
-      return std::make_unique<collective::pairwise::Broadcast>(std::move(link), options_.order, work->root,
-                                                               &work->payload, ChoiceFor(*work).parameters.slice);
+      return std::make_unique<collective::pairwise::Broadcast>(
+          std::move(link), options_.order, work->root, &work->payload, ChoiceFor(position, *work).parameters.slice);
     default:
       return std::make_unique<Nothing>();
   }

@@ -7,6 +7,7 @@
 #include "hvd/algorithms/table.h"
 #include "hvd/collective/pairwise/link.h"
 #include "hvd/collective/scratch.h"
+#include "hvd/comm/by_position.h"
 #include "hvd/comm/communicator.h"
 #include "hvd/transport/pair.h"
 
@@ -24,6 +25,7 @@ class PairCommunicator final : public Communicator {
  public:
   PairCommunicator(PairOptions options, const algorithms::Table& table);
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
+  void Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) override;
 
   // The first of the four lanes of a position, and a link to all members on them.
   transport::Lane LaneAt(uint64_t position) const;
@@ -31,11 +33,13 @@ class PairCommunicator final : public Communicator {
   const std::shared_ptr<collective::ScratchShelf>& shelf() const { return shelf_; }
 
  private:
+  using Choices = std::map<OpKind, std::vector<algorithms::Choice>>;
+  Choices ChoicesOf(const algorithms::Table& table) const;
   // What the table says for so many bytes, which are the same on all members wherever there is a choice.
-  const algorithms::Choice& ChoiceFor(const Work& work) const;
+  const algorithms::Choice& ChoiceFor(uint64_t position, const Work& work) const;
 
   PairOptions options_;
-  std::map<OpKind, std::vector<algorithms::Choice>> choices_;
+  ByPosition<Choices> choices_;
   const std::shared_ptr<collective::ScratchShelf> shelf_ = std::make_shared<collective::ScratchShelf>();
 };
 

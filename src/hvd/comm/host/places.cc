@@ -39,6 +39,7 @@ Places::Places(const algorithms::Table& table, int members, bool beside_marks) {
       const Place place = PlaceFor(choice.algorithm);
       if (place == Place::kDirect) rules.direct_chunk = choice.parameters.chunk;
       if (place == Place::kCopied) rules.copied_chunk = choice.parameters.chunk;
+      if (choice.algorithm == Algorithm::kStaged) staged_chunk_ = choice.parameters.chunk;
       if (IsBesideMark(place) && !beside_marks) continue;
       rules.in_order.at(count++) = {choice.bytes, place};
     }

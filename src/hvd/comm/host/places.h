@@ -26,10 +26,12 @@ class Places {
   // Without `beside_marks` all data is in the arena: those who read it do so as long as they like.
   Places(const algorithms::Table& table, int members, bool beside_marks = true);
 
+  size_t staged_chunk() const { return staged_chunk_; }  // of all operations
   const Rules& For(OpKind op) const { return rules_[static_cast<size_t>(op)]; }
 
  private:
   std::array<Rules, static_cast<size_t>(OpKind::kReducescatter) + 1> rules_;
+  size_t staged_chunk_ = 0;
 };
 
 }  // namespace hvd::comm::host

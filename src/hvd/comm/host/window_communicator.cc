@@ -79,6 +79,7 @@ class MeetMachine final : public collective::Machine {
 
 WindowCommunicator::WindowCommunicator(WindowOptions options)
     : options_(std::move(options)),
+      cut_({options_.staging, options_.places}),
       stream_(options_.stream_memory, static_cast<int>(options_.locals.size()), options_.me, options_.eager_bytes) {}
 
 WindowCommunicator::~WindowCommunicator() {
@@ -89,6 +90,19 @@ WindowCommunicator::~WindowCommunicator() {
 
 std::unique_ptr<collective::Machine> WindowCommunicator::Start(uint64_t position, const Work* work) {
   return std::make_unique<MeetMachine>(this, position, work);
+}
+
+void WindowCommunicator::Retune(uint64_t from, uint64_t /*oldest*/, const algorithms::Table& table) {
+  const Places places(table, stream_.members());
+  Recut(from, places.staged_chunk(), places);
+}
+
+void WindowCommunicator::Recut(uint64_t from, size_t chunk_bytes, const Places& places) {
+  const collective::window::Staging& made = options_.staging;
+  collective::window::Staging staging;
+  staging.chunk_bytes = chunk_bytes;
+  staging.depth = std::min(made.depth, static_cast<int>(made.bytes() / chunk_bytes));
+  cut_.Set(from, released_, {staging, places});
 }
 
 Error WindowCommunicator::NoStaging() {
@@ -140,7 +154,7 @@ WindowCommunicator::Outcome WindowCommunicator::ChoosePlace(uint64_t position, c
   const bool brings = work.op != OpKind::kBroadcast || work.root == stream_.me();
   const size_t bytes = work.payload.bytes();
   if (!brings || bytes == 0) return Outcome::kPublished;
-  for (const Places::Rule& rule : options_.places.For(work.op).in_order) {
+  for (const Places::Rule& rule : cut_.At(position).places.For(work.op).in_order) {
     if (!rule.bytes.Has(bytes)) continue;
     switch (rule.place) {
       case Place::kTiny:
@@ -208,7 +222,7 @@ WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, c
   header.in_offset = static_cast<uint64_t>(options_.memory->OffsetOf(staging_[lane], options_.staging.bytes()));
   header.address = Offer(position, work);
   if (options_.early && work.op == OpKind::kAllreduce) {
-    const auto first = collective::pattern::Chunk(work.payload.bytes(), options_.staging.chunk_bytes, 0);
+    const auto first = collective::pattern::Chunk(work.payload.bytes(), cut_.At(position).staging.chunk_bytes, 0);
     work.payload.Gather(first.begin, first.size(), staging_[lane]);
     stream_.counters(stream_.me(), position).in.store(Stream::Count(position, 1), std::memory_order_release);
   }
@@ -258,13 +272,13 @@ Meeting WindowCommunicator::MeetingAt(uint64_t position) const {
   meeting.window = options_.window;
   meeting.locals = options_.locals;
   meeting.position = position;
-  meeting.staging = options_.staging;
+  meeting.staging = cut_.At(position).staging;
   return meeting;
 }
 
 Meeting WindowCommunicator::MeetingFor(uint64_t position, OpKind op) const {
   Meeting meeting = MeetingAt(position);
-  meeting.staging.chunk_bytes = ChunkBytes(meeting, options_.places.For(op));
+  meeting.staging.chunk_bytes = ChunkBytes(meeting, cut_.At(position).places.For(op));
   return meeting;
 }
 

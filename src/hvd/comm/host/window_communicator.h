@@ -16,6 +16,7 @@
 #include "hvd/collective/window/meeting.h"
 #include "hvd/collective/window/stream.h"
 #include "hvd/comm/announcer.h"
+#include "hvd/comm/by_position.h"
 #include "hvd/comm/communicator.h"
 #include "hvd/comm/host/places.h"
 #include "hvd/comm/host/trial.h"
@@ -53,6 +54,10 @@ class WindowCommunicator final : public Communicator, public Announcer {
   ~WindowCommunicator() override;
 
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
+  void Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) override;
+  // As Retune, with these. Staging areas stay as large as they are, so of larger chunks there are fewer in one. None is
+  // larger than a staging area.
+  void Recut(uint64_t from, size_t chunk_bytes, const Places& places);
 
   Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work) override;
   int Missing(uint64_t epoch, uint64_t position) const override;
@@ -95,7 +100,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
     }
     if (!agreed) return {};
     const bool early = options_.early && work.op == OpKind::kAllreduce;
-    sliced &= direct || (early && work.payload.bytes() <= options_.staging.chunk_bytes);
+    sliced &= direct || (early && work.payload.bytes() <= cut_.At(position).staging.chunk_bytes);
     return {-1, beside ? Look::Data::kBeside : sliced ? Look::Data::kSliced : Look::Data::kOther};
   }
   // Who brings what, once all marks are there.
@@ -119,6 +124,12 @@ class WindowCommunicator final : public Communicator, public Announcer {
  private:
   static constexpr int kStagingLanes = 4;
 
+  // By what sizes data moves.
+  struct Cut {
+    collective::window::Staging staging;
+    Places places;
+  };
+
   // With chunks as large as the marks allow.
   collective::window::Meeting MeetingFor(uint64_t position, OpKind op) const;
   bool SlotFree(uint64_t position);
@@ -137,6 +148,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
 
   WindowOptions options_;
+  ByPosition<Cut> cut_;
   collective::window::Stream stream_;
   uint64_t next_publish_ = 0;
   uint64_t min_released_ = 0;  // over all members, as last seen

@@ -56,7 +56,7 @@ std::unique_ptr<collective::Machine> WindowCommunicator::GoOn(uint64_t position,
 }
 
 bool WindowCommunicator::MayBeDirect(OpKind op, size_t bytes) const {
-  for (const Places::Rule& rule : options_.places.For(op).in_order) {
+  for (const Places::Rule& rule : cut_.latest().places.For(op).in_order) {
     if (rule.bytes.Has(bytes) && collective::window::IsStoredOut(rule.place)) return true;
   }
   return false;
