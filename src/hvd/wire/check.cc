@@ -53,6 +53,16 @@ Status CheckSignature(const Signature& signature) {
   return CheckShape(signature.shape, signature.dtype);
 }
 
+Status CheckTuning(const Tuning& tuning) {
+  const auto in_range = [](int64_t value, int64_t least, int64_t most) { return value >= least && value <= most; };
+  if (in_range(tuning.chunk_percent, 1, Tuning::kMostPercent) && in_range(tuning.eager_bytes, 0, Tuning::kMostEager) &&
+      in_range(tuning.spin_us, 0, Tuning::kMostSpin)) {
+    return {};
+  }
+  return Fail(Code::kInvalidArgument, "no tuning: chunks of {} %, {} bytes beside marks, {} us of spinning",
+              tuning.chunk_percent, tuning.eager_bytes, tuning.spin_us);
+}
+
 Status Check(const Request& request) {
   HVD_RETURN_IF_ERROR(CheckName(request.name));
   return CheckSignature(request.signature);

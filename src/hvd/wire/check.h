@@ -12,5 +12,6 @@ namespace hvd::wire {
 
 Status CheckName(std::string_view name);
 Status CheckSignature(const Signature& signature);
+Status CheckTuning(const Tuning& tuning);
 
 }  // namespace hvd::wire

@@ -140,6 +140,14 @@ class Decoder {
     return {};
   }
 
+  Status ReadTuning(const fbs::LogEntry& in, LogEntry& out) {
+    if (in.tuning() == nullptr) return Bad("no tuning");
+    out.uid = in.uid();
+    out.tuning = {in.tuning()->chunk_percent(), in.tuning()->eager_bytes(), in.tuning()->spin_us()};
+    if (auto status = CheckTuning(out.tuning); !status) return Bad(status.error().message);
+    return {};
+  }
+
   Status ReadEntry(const fbs::LogEntry& in, LogEntry& out) {
     HVD_RETURN_IF_ERROR(Charge(sizeof(uint64_t)));
     out.kind = static_cast<LogEntry::Kind>(in.kind());
@@ -157,6 +165,8 @@ class Decoder {
         return {};
       case LogEntry::Kind::kError:
         return ReadError(in, out);
+      case LogEntry::Kind::kTune:
+        return ReadTuning(in, out);
     }
     return Bad("unknown kind of log entry");
   }

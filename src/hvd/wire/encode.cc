@@ -61,6 +61,11 @@ Offset<fbs::LogEntry> Put(FlatBufferBuilder& builder, const LogEntry& entry) {
     case LogEntry::Kind::kResume:
     case LogEntry::Kind::kJoined:
       return fbs::CreateLogEntry(builder, kind, 0, 0, entry.uid);
+    case LogEntry::Kind::kTune: {
+      const Tuning& t = entry.tuning;
+      const auto tuning = fbs::CreateTuning(builder, t.chunk_percent, t.eager_bytes, t.spin_us);
+      return fbs::CreateLogEntry(builder, kind, 0, 0, entry.uid, 0, 0, tuning);
+    }
     case LogEntry::Kind::kError:
       break;
   }

@@ -71,6 +71,18 @@ struct Execution {
   bool operator==(const Execution&) const = default;
 };
 
+// How members move data, where that can be changed while the job runs. Autotuning does; see engine/tuning.cc.
+struct Tuning {
+  static constexpr int32_t kMostPercent = 400;  // a staging area has room for one chunk then
+  static constexpr int64_t kMostEager = 64 << 20;
+  static constexpr int64_t kMostSpin = 1'000'000'000;
+  int32_t chunk_percent = 100;       // chunks and slices, of those that the job began with
+  int64_t eager_bytes = kMostEager;  // most bytes beside a mark; never more than the job began with
+  int64_t spin_us = kMostSpin;       // as eager_bytes, for what each rank began with
+
+  bool operator==(const Tuning&) const = default;
+};
+
 struct LogEntry {
   enum class Kind : int32_t {
     kDefine = 1,   // `plan` exists
@@ -79,6 +91,7 @@ struct LogEntry {
     kError = 4,    // the operation called `name` fails on every member with `error`
     kResume = 5,   // members may announce again, in epoch `uid`
     kJoined = 6,   // all members have joined, the member `uid` as the last one
+    kTune = 7,     // from here on `tuning` counts; members that announce in memory begin epoch `uid` with it
   };
   Kind kind = Kind::kExecute;
   Plan plan;
@@ -86,6 +99,7 @@ struct LogEntry {
   uint64_t uid = 0;
   std::string name;
   Error error;
+  Tuning tuning;
 };
 
 // Member to sequencer: an operation in full.

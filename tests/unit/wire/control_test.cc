@@ -38,7 +38,7 @@ Signature AnySignature() {
 
 LogEntry AnyEntry() {
   LogEntry entry;
-  entry.kind = static_cast<LogEntry::Kind>(*rc::gen::inRange(1, 7));
+  entry.kind = static_cast<LogEntry::Kind>(*rc::gen::inRange(1, 8));
   switch (entry.kind) {
     case LogEntry::Kind::kDefine:
       entry.plan = {*rc::gen::arbitrary<uint64_t>(), AnyText(), AnySignature(), *rc::gen::arbitrary<bool>()};
@@ -55,6 +55,11 @@ LogEntry AnyEntry() {
       break;
     case LogEntry::Kind::kJoined:
       entry.uid = *rc::gen::inRange<uint64_t>(0, 1000);
+      break;
+    case LogEntry::Kind::kTune:
+      entry.uid = *rc::gen::arbitrary<uint64_t>();
+      entry.tuning = {*rc::gen::inRange(1, Tuning::kMostPercent + 1), *rc::gen::inRange<int64_t>(0, 1 << 20),
+                      *rc::gen::inRange<int64_t>(0, 2000)};
       break;
     case LogEntry::Kind::kError:
       entry.name = AnyText();
@@ -130,6 +135,7 @@ ControlMessage AnyMessage() {
 
 bool Equal(const LogEntry& a, const LogEntry& b) {
   return a.kind == b.kind && a.plan == b.plan && a.executions == b.executions && a.uid == b.uid && a.name == b.name &&
+         a.tuning == b.tuning &&
          (a.kind != LogEntry::Kind::kError ||
           (a.error.code == b.error.code && a.error.message == b.error.message && a.error.rank == b.error.rank));
 }
@@ -229,6 +235,24 @@ TEST(Control, MarksThatNoMemberPutsAreRefused) {
   EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 0, 0, std::span(most).first(1)}))) << "nor data";
   const Bytes whole = Encode(MarkMessage{1, 2, 3, 4, 5, {}});
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) EXPECT_FALSE(Decode(std::span(whole).first(bytes))) << bytes;
+}
+
+TEST(Control, TuningsThatNobodyCouldWorkWithAreRefused) {
+  const auto taken = [](const Tuning& tuning) {
+    LogEntry entry;
+    entry.kind = LogEntry::Kind::kTune;
+    entry.tuning = tuning;
+    return Decode(Encode(LogMessage{0, 0, {entry}})).has_value();
+  };
+  EXPECT_TRUE(taken({}));
+  EXPECT_TRUE(taken({1, 0, 0}));
+  EXPECT_TRUE(taken({Tuning::kMostPercent, Tuning::kMostEager, Tuning::kMostSpin}));
+  EXPECT_FALSE(taken({0, 0, 0})) << "chunks of nothing";
+  EXPECT_FALSE(taken({Tuning::kMostPercent + 1, 0, 0})) << "chunks that no staging area has room for";
+  EXPECT_FALSE(taken({100, -1, 0}));
+  EXPECT_FALSE(taken({100, Tuning::kMostEager + 1, 0}));
+  EXPECT_FALSE(taken({100, 0, -1}));
+  EXPECT_FALSE(taken({100, 0, Tuning::kMostSpin + 1}));
 }
 
 TEST(Control, ReadyIsSmallAndFixed) {
