@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -89,6 +90,13 @@ bool Step(hvd_context* ctx, int rank, int step) {
   return right;
 }
 
+std::string Cell(const std::string& row, int number) {
+  std::istringstream text(row);
+  std::string cell;
+  for (int i = 0; i <= number; ++i) std::getline(text, cell, ',');
+  return cell;
+}
+
 int64_t Threshold(hvd_context* ctx) {
   std::vector<char> text(1 << 16);
   uint64_t bytes = 0;
@@ -102,12 +110,13 @@ TEST_F(AutotuneTest, ValuesChangeResultsDoNotAndItEnds) {
                              {"HOROVOD_AUTOTUNE_LOG", path_},
                              {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "1"},
                              {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "1"},
-                             {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "12"},
+                             {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "16"},
+                             {"HOROVOD_SPIN_US", "200"},
                              {"HOROVOD_DISABLE_SHM", "1"}});
   std::set<int64_t> used;
   int64_t last = 0;
   RunThreads(2, [&](int rank, hvd_context* ctx) {
-    constexpr int kSteps = 1 + (1 + 12) * 5;
+    constexpr int kSteps = 1 + (1 + 16) * 5;
     for (int step = 0; step < kSteps + 3; ++step) {
       ASSERT_TRUE(Step(ctx, rank, step)) << "step " << step;
       if (rank == 0) used.insert(last = Threshold(ctx));
@@ -117,15 +126,52 @@ TEST_F(AutotuneTest, ValuesChangeResultsDoNotAndItEnds) {
   EXPECT_TRUE(used.contains(1 << 20));
   const auto lines = Lines();
   ASSERT_GE(lines.size(), 1u + 8 + 1);
-  ASSERT_LE(lines.size(), 1u + 12 + 1);
+  ASSERT_LE(lines.size(), 1u + 16 + 1);
   EXPECT_EQ(lines[0],
             "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
-            "tensor_fusion_threshold,score");
+            "tensor_fusion_threshold,score,chunk_percent,eager_limit,spin_us");
   EXPECT_THAT(lines[1], HasSubstr("0,0,0,1,0,128,"));
   EXPECT_THAT(lines[2], HasSubstr("0,0,0,1,0,1,"));
   // The job goes on with the last row.
   const double mebibytes = std::stod(lines.back().substr(std::string("0,0,0,1,0,").size()));
   EXPECT_NEAR(mebibytes * (1 << 20), static_cast<double>(last), 100);
+  std::set<std::string> chunks;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    chunks.insert(Cell(lines[i], 7));
+    EXPECT_EQ(Cell(lines[i], 8), Cell(lines[1], 8)) << "nothing lies beside a mark in shared memory";
+    EXPECT_EQ(Cell(lines[i], 9), "200") << "it was given";
+  }
+  EXPECT_EQ(chunks, (std::set<std::string>{"100", "200", "25", "50"}));
+}
+
+// On one host nothing is fused, but there is the rest; and it goes on.
+TEST_F(AutotuneTest, TunesInSharedMemoryAndGoesOn) {
+  const Variables variables({{"HOROVOD_AUTOTUNE", "1"},
+                             {"HOROVOD_AUTOTUNE_LOG", path_},
+                             {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "0"},
+                             {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "1"},
+                             {"HOROVOD_AUTOTUNE_CONTINUE", "1"},
+                             {"HOROVOD_FUSION_THRESHOLD", "1048576"}});
+  RunThreads(3, [&](int rank, hvd_context* ctx) {
+    constexpr int kSteps = 1 + 12 * 5 + 4;
+    for (int step = 0; step < kSteps; ++step) {
+      std::vector<float> large(100'000, static_cast<float>(rank + step));
+      std::vector<float> small(4000, static_cast<float>(rank * step));
+      ASSERT_EQ(Sum(ctx, "large", large.data(), large.size()), HVD_OK) << hvd_last_error();
+      ASSERT_EQ(Sum(ctx, "small", small.data(), small.size()), HVD_OK) << hvd_last_error();
+      ASSERT_EQ(large, std::vector<float>(large.size(), static_cast<float>(3 * step + 3)));
+      ASSERT_EQ(small, std::vector<float>(small.size(), static_cast<float>(3 * step)));
+    }
+  });
+  const auto lines = Lines();
+  std::set<std::string> chunks;
+  std::set<std::string> eagers;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    chunks.insert(Cell(lines[i], 7));
+    eagers.insert(Cell(lines[i], 8));
+  }
+  EXPECT_EQ(chunks, (std::set<std::string>{"100", "200", "25", "50"}));
+  EXPECT_EQ(eagers, (std::set<std::string>{"65536", "16384", "4096"}));
 }
 
 TEST_F(AutotuneTest, WhatIsGivenIsHeld) {
@@ -133,6 +179,9 @@ TEST_F(AutotuneTest, WhatIsGivenIsHeld) {
                              {"HOROVOD_AUTOTUNE_LOG", path_},
                              {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "0"},
                              {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "1"},
+                             {"HOROVOD_CHUNK_BYTES", "32768"},
+                             {"HOROVOD_EAGER_LIMIT", "8192"},
+                             {"HOROVOD_SPIN_US", "50"},
                              {"HOROVOD_FUSION_THRESHOLD", "2097152"}});
   RunThreads(2, [&](int rank, hvd_context* ctx) {
     for (int step = 0; step < 10; ++step) {

@@ -107,8 +107,8 @@ const std::vector<Knob>& Knobs() {
        "Changes of the table of algorithms, such as allreduce:hosts:one_step=..128K;any:host:direct=none; the same on "
        "all ranks. `horovodrun --algorithms` shows the table and how to write them."},
       {"HOROVOD_AUTOTUNE", &Config::autotune, "0",
-       "1: rank 0 tries several values of HOROVOD_FUSION_THRESHOLD while the job runs and keeps the best, unless that "
-       "variable is set."},
+       "1: rank 0 tries several values of HOROVOD_FUSION_THRESHOLD, HOROVOD_CHUNK_BYTES, HOROVOD_EAGER_LIMIT and "
+       "HOROVOD_SPIN_US while the job runs and keeps the best, but for those that are set."},
       {"HOROVOD_AUTOTUNE_LOG", &Config::autotune_log, "", "CSV file for what it measures; the last row is the best."},
       {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", &Config::autotune_warmup_samples, "3",
        "Samples at the start that do not count.", 0},
@@ -118,6 +118,8 @@ const std::vector<Knob>& Knobs() {
        "Most samples; with fewer than 6 nothing is tried.", 0},
       {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", &Config::autotune_noise, "0.8",
        "How much chance is in a sample: 0 is none, 1 as much as everything measured differs.", 0, nullptr, 1},
+      {"HOROVOD_AUTOTUNE_CONTINUE", &Config::autotune_continue, "0",
+       "1: goes on after that, with less than 1 % of the steps, for jobs that change while they run."},
       {"HOROVOD_TIMELINE", &Config::timeline, "",
        "File for the timeline of rank 0 (Chrome trace JSON); DYNAMIC: only start_timeline begins one."},
       {"HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles, "0",
@@ -223,8 +225,12 @@ Result<Config> ConfigFrom(const Variables& variables) {
     return Fail(Code::kInvalidArgument, "{}={} is not valid: give {}{}, or unset it", knob.name, text,
                 Wanted(knob.field), range);
   }
-  const char* threshold = variables("HOROVOD_FUSION_THRESHOLD");
-  config.fusion_threshold_given = threshold != nullptr && *threshold != '\0';
+  const auto given = [&](const char* name) {
+    const char* text = variables(name);
+    return text != nullptr && *text != '\0';
+  };
+  config.fusion_threshold_given = given("HOROVOD_FUSION_THRESHOLD");
+  config.chunk_bytes_given = given("HOROVOD_CHUNK_BYTES");
   HVD_RETURN_IF_ERROR(
       CheckPair("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size, config.size));
   HVD_RETURN_IF_ERROR(

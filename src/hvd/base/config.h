@@ -59,6 +59,7 @@ struct Config {
   bool disable_shm = false;
   int64_t eager_limit = -1;
   int64_t chunk_bytes = 64 << 10;
+  bool chunk_bytes_given = false;  // as fusion_threshold_given
   int64_t arena_bytes = -1;
   int64_t spin_us = -1;
   std::string thread_affinity;
@@ -72,6 +73,7 @@ struct Config {
   int autotune_steps_per_sample = 10;
   int autotune_max_samples = 20;
   double autotune_noise = 0.8;
+  bool autotune_continue = false;
 
   // What happened.
   std::string timeline;

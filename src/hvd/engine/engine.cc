@@ -8,6 +8,7 @@
 
 #include "hvd/base/log.h"
 #include "hvd/base/signal_mask.h"
+#include "hvd/engine/relax.h"
 #include "hvd/topology/cores.h"
 #include "hvd/tune/tuner.h"
 
@@ -42,7 +43,8 @@ Engine::Engine(World world, Options options)
   crowded_ = world_.layout.local_size > UsableCores(world_);
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpinsAlone;
   if (options_.config.spin_us >= 0)
-    spin_limit_ = static_cast<int>(std::min<int64_t>(options_.config.spin_us * 20, 1 << 30));
+    spin_limit_ = static_cast<int>(std::min<int64_t>(options_.config.spin_us * kSpinsPerMicrosecond, 1 << 30));
+  most_spins_ = spin_limit_;
   if (world_.window != nullptr && !crowded_ && spin_limit_ >= kSpinsAlone) world_.window->PayForFences();
 }
 

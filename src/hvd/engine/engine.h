@@ -130,6 +130,9 @@ class Engine final : public SetHost {
 
   Recorder& recorder() { return recorder_; }
 
+  // What autotuning does, for tests: has the process sets that this rank sequences log these values.
+  void Retune(const wire::Tuning& tuning);
+
  private:
   Engine(World world, Options options);
   Status CreateSets();
@@ -182,6 +185,7 @@ class Engine final : public SetHost {
   Operation* MakeStandIn() override;
   Error ApplySetChange(Operation* op) override;
   bool HoldsBack(const Operation& op) override;
+  algorithms::Table OnTuned(int set, const wire::Tuning& tuning) override;
   // The set that the operation removes; nullptr: it removes none that exists.
   ProcessSet* RemovedBy(const Operation& op) const;
   // Whether the caller's alloc function is running: then the operation is over when that has returned.
@@ -228,6 +232,10 @@ class Engine final : public SetHost {
   // HOROVOD_AUTOTUNE; OnLoop, on rank 0. See tuning.cc.
   void StartTuning();
   void Tune(const Operation& op, const Error& error);
+  void TuneShort(const Shortcut& shortcut);
+  void ApplyTuner();
+  void AskFor(const wire::Tuning& tuning);
+  algorithms::Scope GlobalScope() const;
 
   // The end of a generation; all OnLoop. See end.cc.
   void NoticeChanges();
@@ -276,6 +284,8 @@ class Engine final : public SetHost {
   ClockOffset clock_offset_;
   std::atomic<int64_t> fusion_threshold_;  // what this rank's sequencers fuse up to
   std::unique_ptr<tune::Tuner> tuner_;     // nullptr: nothing is tuned, or not any more
+  wire::Tuning tuning_;                    // as the global set's log says
+  std::optional<wire::Tuning> asked_;      // what this rank asked for last
 
   std::mutex inbox_mutex_;
   std::vector<Operation*> inbox_;
@@ -297,6 +307,7 @@ class Engine final : public SetHost {
   std::thread thread_;
   std::atomic<bool> thread_done_{false};
   int spin_limit_ = 0;
+  int most_spins_ = 0;    // what it began with
   bool crowded_ = false;  // more ranks than cores: yield instead of spinning
 
   enum class Phase { kWorking, kRevoking, kRevoked };

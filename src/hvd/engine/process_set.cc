@@ -52,6 +52,7 @@ void ProcessSet::Start(Operation* op) {
   PrepareWork(op);
   if (size() == 1) return FinishAlone(op);
   if (op->work.op == OpKind::kJoin) return BeginJoin(op);
+  if (announcing_ && wanted_ && by_memory()) StopAnnouncing();
   if (announcing_) {
     const controller::PlanPtr& plan = book_.FindByName(op->request.name);
     if (plan != nullptr && controller::Fits(*plan, op->request.signature) && CanAnnounce(*op)) {

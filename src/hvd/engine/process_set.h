@@ -21,6 +21,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -55,6 +56,9 @@ class SetHost {
   // Whether the others may not hear of it yet: it removes a process set whose operations are not over here. Once they
   // may, that set is closed.
   virtual bool HoldsBack(const Operation& op) = 0;
+  // Applies what is this rank's own of a change that the log of the set says; the sizes by which data moves from there
+  // on.
+  virtual algorithms::Table OnTuned(int set, const wire::Tuning& tuning) = 0;
 };
 
 struct ProcessSetOptions {
@@ -130,6 +134,12 @@ class ProcessSet {
     if (sequencer_ != nullptr) sequencer_->SetFusionThreshold(bytes);
   }
 
+  // Sequencer: logs these values as soon as they can change. On the other members this does nothing. See
+  // process_set_tuned.cc.
+  void Tune(const wire::Tuning& wanted);
+  // Of a set that is new.
+  void BeginTuned(const algorithms::Table& table);
+
   // Gives the user back an operation that is not agreed on yet; it goes on with a copy. False if it runs already.
   bool Detach(Operation* op);
   // Members that the operation waits for, for error texts.
@@ -196,6 +206,9 @@ class ProcessSet {
   bool DecideMarks();
   void CloseEpoch();
   void Resume(uint64_t epoch);
+  // The sequencer logged something for the time before this epoch, having seen the last one's end: sees it, too. False:
+  // gave up.
+  bool ReachClosed(uint64_t epoch);
   // Whether it resumes announcing and this rank does not know the end of the epoch before it yet.
   bool WaitsForMarks(const controller::LogEntry& entry);
   // The entries that waited, as far as they need not any more. False: none.
@@ -207,6 +220,9 @@ class ProcessSet {
   std::vector<controller::LogEntry> LostEntries() const;
   void ApplyEntry(const controller::LogEntry& entry);
   void Execute(const controller::LogEntry& entry);
+  void ApplyTuning(const controller::LogEntry& entry);
+  // Sequencer: whether the values that are wanted can be logged now.
+  bool CanTune() const;
   void Forget(const controller::LogEntry& entry);
   // Of one row of the first dimension.
   static size_t RowBytes(const controller::Signature& signature);
@@ -232,6 +248,7 @@ class ProcessSet {
   controller::PlanBook book_;
   std::unique_ptr<controller::Sequencer> sequencer_;  // on the lowest member only
   bool log_dirty_ = false;
+  std::optional<wire::Tuning> wanted_;  // on the sequencer: not logged yet
   uint64_t log_length_ = 0;
   std::deque<controller::LogEntry> kept_;  // from a "resume" on that is to wait
 

@@ -72,7 +72,7 @@ bool ProcessSet::ReadyFor(Shortcut* shortcut) {
   if (!announcing_ || in_flight_.load(std::memory_order_relaxed) > 0 || head_ != next_ || !waiting_.empty()) {
     return false;
   }
-  if (left_.code != Code::kOk || joined_ != nullptr || gave_up_ || closed_) return false;
+  if (left_.code != Code::kOk || joined_ != nullptr || gave_up_ || closed_ || wanted_) return false;
   if (shortcut->plans == book_.changes()) return true;
   const controller::PlanPtr plan = book_.Match(shortcut->request);
   if (plan == nullptr) return false;
@@ -163,15 +163,18 @@ void ProcessSet::CloseEpoch() {
   }
 }
 
-void ProcessSet::Resume(uint64_t epoch) {
+bool ProcessSet::ReachClosed(uint64_t epoch) {
   // The sequencer saw all marks of the closing position before it logged this. So in memory they are visible here, too;
   // by mail this entry has waited for them.
   while (epoch_ < epoch && DecideMarks()) {
   }
-  if (epoch_ != epoch || !epoch_closed_) {
-    GiveUp({Code::kInternal, "announcement epochs differ between ranks"});
-    return;
-  }
+  if (epoch_ == epoch && epoch_closed_) return true;
+  GiveUp({Code::kInternal, "announcement epochs differ between ranks"});
+  return false;
+}
+
+void ProcessSet::Resume(uint64_t epoch) {
+  if (!ReachClosed(epoch)) return;
   epoch_closed_ = false;
   if (sent_.empty()) {
     announcing_ = true;

@@ -2,6 +2,7 @@
 // The sequenced road: messages to the sequencer, and the log; see process_set.h.
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "hvd/comm/adasum.h"
 #include "hvd/engine/process_set.h"
@@ -57,6 +58,12 @@ bool ProcessSet::FlushLog() {
   if (sequencer_ == nullptr || !log_dirty_) return false;
   log_dirty_ = false;
   std::vector<LogEntry> entries = sequencer_->TakeLog();
+  if (CanTune()) {
+    LogEntry& tune = entries.emplace_back();
+    tune.kind = LogEntry::Kind::kTune;
+    tune.uid = epoch_;
+    tune.tuning = *std::exchange(wanted_, {});
+  }
   if (ShallResume(entries)) {
     LogEntry resume;
     resume.kind = LogEntry::Kind::kResume;
@@ -114,6 +121,8 @@ void ProcessSet::ApplyEntry(const LogEntry& entry) {
       return;
     case LogEntry::Kind::kJoined:
       return FinishJoin(static_cast<int>(entry.uid));
+    case LogEntry::Kind::kTune:
+      return ApplyTuning(entry);
     case LogEntry::Kind::kError: {
       const auto found = sent_.find(entry.name);
       if (found == sent_.end()) return;

@@ -8,6 +8,9 @@
 
 namespace hvd::engine {
 
+// About.
+inline constexpr int kSpinsPerMicrosecond = 20;
+
 inline void Relax() {
 #if defined(__x86_64__)
   _mm_pause();

@@ -70,7 +70,11 @@ std::unique_ptr<ProcessSet> Engine::MakeSet(std::vector<Rank> ranks) {
   }
   ConnectByMemory(&set);
   if (set.me >= 0 && set.log == nullptr && set.ranks.size() > 1) ConnectByPairs(&set);
-  return std::make_unique<ProcessSet>(std::move(set));
+  auto made = std::make_unique<ProcessSet>(std::move(set));
+  // The global set's log has said so on every rank before it said that this set is made.
+  if (tuning_ != wire::Tuning()) made->BeginTuned(table_.Tuned(tuning_.chunk_percent, tuning_.eager_bytes));
+  if (asked_ && *asked_ != tuning_) made->Tune(*asked_);
+  return made;
 }
 
 void Engine::ConnectByMemory(ProcessSetOptions* set) {

@@ -12,6 +12,7 @@
 
 #include "hvd/engine/engine.h"
 #include "hvd/engine/relax.h"
+#include "hvd/tune/tuner.h"
 
 namespace hvd::engine {
 namespace {
@@ -144,6 +145,7 @@ Engine::Short Engine::RunShort(const Order& order, double wait_s, Ran* ran, Shap
       if (!last_error_.empty()) last_error_.clear();
       if (shape != nullptr) *shape = shortcut->output_shape;
       registry_.LeaveShort();
+      if (tuner_ != nullptr) TuneShort(*shortcut);
     } else {
       op = MakeOrdinary(*shortcut, order, set);
     }

@@ -200,7 +200,8 @@ const Flag kTuning[] = {
 const Flag kAutotune[] = {
     {.names = "--autotune",
      .field = &Options::autotune,
-     .help = "Look for the best fusion threshold while the job runs, unless one is given.",
+     .help = "Look for the best fusion threshold, chunks, eager limit and spinning while the job runs, but for those "
+             "that are given.",
      .key = "autotune.enabled",
      .variable = "HOROVOD_AUTOTUNE"},
     {.names = "--no-autotune", .field = &Options::autotune, .on = false},
@@ -243,6 +244,12 @@ const Flag kAutotune[] = {
      .maximum = 1,
      .key = "autotune.gaussian_process_noise",
      .variable = "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
+     .only_with = &Options::autotune},
+    {.names = "--autotune-continue",
+     .field = &Options::autotune_continue,
+     .help = "Go on tuning after that, slowly: with less than 1 % of the steps.",
+     .key = "autotune.continue",
+     .variable = "HOROVOD_AUTOTUNE_CONTINUE",
      .only_with = &Options::autotune},
 };
 

@@ -54,7 +54,7 @@ struct Options {
   Whole fusion_threshold_mb, cache_capacity;
   Number cycle_time_ms;
   Switch hierarchical_allreduce, hierarchical_allgather, torus_allreduce;
-  Switch autotune;
+  Switch autotune, autotune_continue;
   Text autotune_log_file;
   Whole autotune_warmup_samples, autotune_steps_per_sample, autotune_bayes_opt_max_samples;
   Number autotune_gaussian_process_noise;

@@ -5,13 +5,14 @@
 #include <cstring>
 
 #include "hvd/base/log.h"
+#include "hvd/tune/parameters.h"
 
 namespace hvd::tune {
 namespace {
 
 constexpr const char* kHeader =
     "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
-    "tensor_fusion_threshold,score\n";
+    "tensor_fusion_threshold,score,chunk_percent,eager_limit,spin_us\n";
 
 }  // namespace
 
@@ -30,11 +31,13 @@ bool CsvLog::Put(const std::string& line) {
   return std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size() && std::fflush(file_.get()) == 0;
 }
 
-void CsvLog::Write(const Setting& setting, int64_t threshold, double score) {
+void CsvLog::Write(const Setting& setting, const Search::Measured& measured) {
   if (file_ == nullptr) return;
   // The engine acts when something happens, not in cycles. Horovod writes the threshold in MiB.
-  const std::string line = fmt::format("{:d},0,0,{:d},0,{:g},{:g}\n", setting.hierarchical_allreduce,
-                                       setting.cache_enabled, static_cast<double>(threshold) / (1 << 20), score);
+  const Point& point = measured.point;
+  const std::string line = fmt::format("{:d},0,0,{:d},0,{:g},{:g},{},{},{}\n", setting.hierarchical_allreduce,
+                                       setting.cache_enabled, static_cast<double>(point[kFusion]) / (1 << 20),
+                                       measured.score, point[kChunk], point[kEager], point[kSpin]);
   if (Put(line)) return;
   log::Warning("HOROVOD_AUTOTUNE_LOG={} cannot be written any more: {}. Tuning goes on.", path_, std::strerror(errno));
   file_.reset();

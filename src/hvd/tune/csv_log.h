@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// HOROVOD_AUTOTUNE_LOG: a row per sample, in Horovod's form; the last row is the best one.
+// HOROVOD_AUTOTUNE_LOG: a row per sample; the last row is the best one. Horovod's columns come first, in its order, so
+// that what reads its files reads these; columns of our own follow.
 
 #include <cstdint>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "hvd/base/result.h"
+#include "hvd/tune/search.h"
 
 namespace hvd::tune {
 
@@ -24,7 +26,7 @@ class CsvLog {
     bool cache_enabled = true;
   };
   // It is in the file when this returns. The first failure is a warning, and ends the writing.
-  void Write(const Setting& setting, int64_t threshold, double score);
+  void Write(const Setting& setting, const Search::Measured& measured);
 
  private:
   struct Close {

@@ -57,6 +57,8 @@ TEST(Config, AutotuningIsOffAndItsValuesAreChecked) {
   const auto plain = Read({});
   ASSERT_TRUE(plain);
   EXPECT_FALSE(plain->autotune);
+  EXPECT_FALSE(plain->autotune_continue);
+  EXPECT_FALSE(plain->chunk_bytes_given);
   EXPECT_FALSE(plain->fusion_threshold_given);
   EXPECT_TRUE(Read({{"HOROVOD_FUSION_THRESHOLD", "134217728"}})->fusion_threshold_given);
   const std::vector<std::pair<Variables, std::string>> cases{

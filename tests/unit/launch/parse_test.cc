@@ -119,7 +119,8 @@ TEST(Parse, AutotuningsVariablesNeedIt) {
                                             "--autotune-bayes-opt-max-samples",
                                             "7",
                                             "--autotune-gaussian-process-noise",
-                                            "0.5"};
+                                            "0.5",
+                                            "--autotune-continue"};
   const auto with = [&](const std::string& flag) {
     std::vector<std::string> words = details;
     words.push_back(flag);
@@ -128,12 +129,12 @@ TEST(Parse, AutotuningsVariablesNeedIt) {
     EXPECT_TRUE(options) << options.error().message;
     return Exports(*options);
   };
-  EXPECT_THAT(
-      with("--autotune"),
-      UnorderedElementsAre(Pair("HOROVOD_AUTOTUNE", "1"), Pair("HOROVOD_AUTOTUNE_LOG", "a.csv"),
-                           Pair("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "1"), Pair("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "2"),
-                           Pair("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "7"),
-                           Pair("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.5")));
+  EXPECT_THAT(with("--autotune"),
+              UnorderedElementsAre(
+                  Pair("HOROVOD_AUTOTUNE", "1"), Pair("HOROVOD_AUTOTUNE_LOG", "a.csv"),
+                  Pair("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "1"), Pair("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "2"),
+                  Pair("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "7"),
+                  Pair("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.5"), Pair("HOROVOD_AUTOTUNE_CONTINUE", "1")));
   EXPECT_THAT(with("--no-autotune"), UnorderedElementsAre(Pair("HOROVOD_AUTOTUNE", "0")));
   EXPECT_THAT(with("--verbose"), UnorderedElementsAre());
 }
@@ -144,7 +145,7 @@ TEST(Config, EveryKeyOfTheFileIsKnown) {
       "params:\n  fusion_threshold_mb: 32\n  cycle_time_ms: 5\n  cache_capacity: 2048\n"
       "  hierarchical_allreduce: false\n  hierarchical_allgather: no\n  torus_allreduce: off\n"
       "autotune:\n  enabled: false\n  log_file: a.csv\n  warmup_samples: 5\n  steps_per_sample: 20\n"
-      "  bayes_opt_max_samples: 10\n  gaussian_process_noise: 0.5\n"
+      "  bayes_opt_max_samples: 10\n  gaussian_process_noise: 0.5\n  continue: true\n"
       "timeline:\n  filename: t.json\n  mark_cycles: true\n"
       "stall_check:\n  enabled: true\n  warning_time_seconds: 120\n  shutdown_time_seconds: 240\n"
       "library_options:\n  mpi_threads_disable: false\n  num_nccl_streams: 2\n  gloo_timeout_seconds: 60\n"

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "hvd/base/log.h"
+
 namespace hvd::tune {
 namespace {
 
@@ -19,7 +21,7 @@ using testing::HasSubstr;
 
 constexpr const char* kHeader =
     "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
-    "tensor_fusion_threshold,score";
+    "tensor_fusion_threshold,score,chunk_percent,eager_limit,spin_us";
 
 class TunerTest : public testing::Test {
  protected:
@@ -50,13 +52,27 @@ class TunerTest : public testing::Test {
   uint64_t batches_ = 0;
 };
 
+// Tunes the threshold alone.
 TunerOptions Options(int steps, int warmups, int samples) {
+  Beginning beginning;
+  beginning.chunk_fixed = beginning.eager_fixed = beginning.spin_fixed = true;
   TunerOptions options;
-  options.search.start = 128 << 20;
+  options.search.axes = AxesFor(beginning);
+  options.chunk_variables = [](int64_t percent) { return "CHUNKS=" + std::to_string(percent); };
   options.search.max_samples = samples;
   options.warmup_samples = warmups;
   options.steps_per_sample = steps;
   return options;
+}
+
+int64_t Threshold(const Tuner& tuner) { return tuner.point()[kFusion]; }
+
+// The cells of a row.
+std::vector<std::string> Cells(const std::string& row) {
+  std::istringstream text(row);
+  std::vector<std::string> cells;
+  for (std::string cell; std::getline(text, cell, ',');) cells.push_back(cell);
+  return cells;
 }
 
 TEST_F(TunerTest, ASampleIsTheMedianOfFiveWindows) {
@@ -72,7 +88,7 @@ TEST_F(TunerTest, ASampleIsTheMedianOfFiveWindows) {
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_THAT(lines[1], HasSubstr("0,0,0,1,0,128,"));
   EXPECT_EQ(lines[1], lines[2]) << "the last row is the best";
-  const double score = std::stod(lines[1].substr(lines[1].rfind(',') + 1));
+  const double score = std::stod(Cells(lines[1])[6]);
   EXPECT_NEAR(score, 400 / 60.0, 0.01) << "two steps of 200 bytes and 30 us";
 }
 
@@ -80,11 +96,11 @@ TEST_F(TunerTest, ChangesTheThresholdAndEnds) {
   auto tuner = Make(Options(1, 0, 20));
   std::vector<int64_t> used;
   for (int i = 0; i < 1000 && !tuner->finished(); ++i) {
-    used.push_back(tuner->threshold());
-    Step(tuner.get(), tuner->threshold() == 8 << 20 ? 100 : 200);
+    used.push_back(Threshold(*tuner));
+    Step(tuner.get(), Threshold(*tuner) == 8 << 20 ? 100 : 200);
   }
   ASSERT_TRUE(tuner->finished());
-  EXPECT_EQ(tuner->threshold(), 8 << 20);
+  EXPECT_EQ(Threshold(*tuner), 8 << 20);
   std::sort(used.begin(), used.end());
   EXPECT_GT(std::unique(used.begin(), used.end()) - used.begin(), 5);
   const auto lines = Lines();
@@ -99,12 +115,12 @@ TEST_F(TunerTest, EndsAtOnceWhereNothingIsFused) {
     tuner->OnReduced("a", 100, now_ += microseconds(10), 3);
   }
   EXPECT_TRUE(tuner->finished());
-  EXPECT_EQ(tuner->threshold(), 128 << 20);
+  EXPECT_EQ(Threshold(*tuner), 128 << 20);
 }
 
 TEST_F(TunerTest, AJobThatEndsEarlyLeavesTheBestSoFar) {
   auto tuner = Make(Options(1, 0, 20));
-  for (int i = 0; i < 13; ++i) Step(tuner.get(), tuner->threshold() == 1 << 20 ? 50 : 100);
+  for (int i = 0; i < 13; ++i) Step(tuner.get(), Threshold(*tuner) == 1 << 20 ? 50 : 100);
   EXPECT_FALSE(tuner->finished());
   EXPECT_EQ(Lines().size(), 3u);
   tuner.reset();
@@ -112,6 +128,75 @@ TEST_F(TunerTest, AJobThatEndsEarlyLeavesTheBestSoFar) {
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[3], lines[2]);
   EXPECT_THAT(lines[3], HasSubstr("0,0,0,1,0,1,"));
+}
+
+TEST_F(TunerTest, TunesTheRestWhereNothingIsFused) {
+  TunerOptions options = Options(1, 0, 20);
+  options.search.axes = AxesFor({});
+  auto tuner = Make(options);
+  for (int i = 0; i < 1000 && !tuner->finished(); ++i) {
+    EXPECT_EQ(Threshold(*tuner), 128 << 20);
+    now_ += microseconds(tuner->point()[kEager] == 16 << 10 ? 50 : 100);
+    tuner->OnReduced("a", 100, now_, 0);
+  }
+  ASSERT_TRUE(tuner->finished());
+  EXPECT_THAT(tuner->point(), ElementsAre(128 << 20, 100, 16 << 10, 1000));
+  EXPECT_EQ(Lines().size(), 1u + 1 + 3 + 2 + 2 + 4 + 1);
+}
+
+TEST_F(TunerTest, SaysWhatItFoundAndHowToKeepIt) {
+  TunerOptions options = Options(1, 0, 20);
+  options.search.axes = AxesFor({});
+  auto tuner = Make(options);
+  log::SetLevel("info");
+  testing::internal::CaptureStdout();
+  for (int i = 0; i < 1000 && !tuner->finished(); ++i) {
+    const Point& at = tuner->point();
+    Step(tuner.get(), 100 - 20 * (at[kFusion] == 8 << 20) - 10 * (at[kChunk] == 50) - 15 * (at[kSpin] == 100));
+  }
+  const std::string said = testing::internal::GetCapturedStdout();
+  log::SetLevel("warning");
+  EXPECT_THAT(said,
+              HasSubstr("Autotune ended after 20 samples: with a fusion threshold of 8 MiB, chunks of 50 % and 100 "
+                        "us of spinning"));
+  EXPECT_THAT(said,
+              HasSubstr("; with what the job began with, a fusion threshold of 128 MiB, chunks of 100 % and 1000 us "
+                        "of spinning, only 2 (+82 %). The job goes on with it. For the next one set "
+                        "HOROVOD_FUSION_THRESHOLD=8388608 CHUNKS=50 HOROVOD_SPIN_US=100 and leave autotuning off."));
+  const auto best = Cells(Lines().back());
+  EXPECT_THAT(best, ElementsAre("0", "0", "0", "1", "0", "8", testing::_, "50", "65536", "100"));
+}
+
+TEST_F(TunerTest, GoesOnSlowlyIfAsked) {
+  TunerOptions options = Options(1, 0, 20);
+  options.search.axes = AxesFor({});
+  options.continues = true;
+  options.rest_samples = 100;
+  auto tuner = Make(options);
+  // First nothing is better than the start; later, small chunks are.
+  bool small_chunks = false;
+  uint64_t steps = 0;
+  uint64_t elsewhere = 0;
+  const auto step = [&] {
+    ++steps;
+    elsewhere += tuner->point() != tuner->start();
+    Step(tuner.get(), small_chunks && tuner->point()[kChunk] == 50 ? 80 : 100);
+  };
+  for (int i = 0; i < 200; ++i) step();  // the search, which is over after 100
+  EXPECT_FALSE(tuner->finished());
+  EXPECT_EQ(tuner->point(), tuner->start());
+  steps = elsewhere = 0;
+  for (int i = 0; i < 20'000; ++i) step();
+  EXPECT_GT(elsewhere, 0u);
+  EXPECT_LT(elsewhere * 100, steps * 2) << "rests a fifth as long as a job does";
+  EXPECT_EQ(tuner->point(), tuner->start());
+  small_chunks = true;
+  for (int i = 0; i < 60'000 && tuner->point()[kChunk] != 50; ++i) step();
+  for (int i = 0; i < 20'000; ++i) step();
+  auto at = tuner->start();
+  at[kChunk] = 50;
+  EXPECT_EQ(tuner->point(), at);
+  EXPECT_EQ(Cells(Lines().back())[7], "50");
 }
 
 TEST_F(TunerTest, NamesThatNeverComeAgainDoNotFillTheMemory) {
