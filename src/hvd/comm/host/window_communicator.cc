@@ -143,6 +143,11 @@ WindowCommunicator::Outcome WindowCommunicator::Publish(uint64_t epoch, uint64_t
     const Outcome outcome = ChoosePlace(position, work, header);
     if (outcome != Outcome::kPublished) return outcome;
   }
+  // An allreduce that was announced here in an epoch that ended before may have said that its first chunk is there.
+  const bool early = header.place == Place::kStaged && options_.early && work.op == OpKind::kAllreduce;
+  if (collective::window::IsCopiedIn(header.place) && !early) {
+    stream_.counters(stream_.me(), position).in.store(Stream::Count(position, 0), std::memory_order_relaxed);
+  }
   header.uid = uid;
   header.first_dim = first_dim;
   header.mark.store(Stream::Mark(epoch, position), std::memory_order_release);
