@@ -109,7 +109,8 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_AUTOTUNE", &Config::autotune, "0",
        "1: rank 0 tries several values of HOROVOD_FUSION_THRESHOLD, HOROVOD_CHUNK_BYTES, HOROVOD_EAGER_LIMIT and "
        "HOROVOD_SPIN_US while the job runs and keeps the best, but for those that are set."},
-      {"HOROVOD_AUTOTUNE_LOG", &Config::autotune_log, "", "CSV file for what it measures; the last row is the best."},
+      {"HOROVOD_AUTOTUNE_LOG", &Config::autotune_log, "",
+       "CSV file for what it measures; the last row is the best. All values are in a second one, FILE.values."},
       {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", &Config::autotune_warmup_samples, "3",
        "Samples at the start that do not count.", 0},
       {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", &Config::autotune_steps_per_sample, "10",
