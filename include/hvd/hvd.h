@@ -121,7 +121,7 @@ typedef struct hvd_request {
   double prescale;   /* 1.0 */
   double postscale;  /* 1.0 */
   hvd_buffer input;  /* stays the caller's; unchanged and valid until the operation is over */
-  hvd_buffer output; /* may equal input (in place). data NULL: see `alloc` */
+  hvd_buffer output; /* allreduce, broadcast: may equal input (in place). data NULL: see `alloc` */
   hvd_alloc_fn
       alloc; /* for an output of unknown size; NULL with output.data NULL: the engine keeps it, see hvd_output */
   void* alloc_arg;

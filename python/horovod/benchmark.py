@@ -245,16 +245,8 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     return found
 
 
-def main(words: list[str] | None = None) -> int:
-    """Measure what the command line asks for."""
-    wanted = _arguments(words)
-    hvd.init()
+def _measure_all(wanted: argparse.Namespace) -> list[Row]:
     shown = hvd.rank() == 0 and wanted.json != "-"
-    if shown and wanted.json:
-        try:
-            pathlib.Path(wanted.json).touch()  # before anything is measured
-        except OSError as reason:
-            sys.exit(f"--json {wanted.json} cannot be written: {reason.strerror}")
     if shown:
         print(heading(wanted.dtype, wanted.arena), flush=True)
     rows = []
@@ -263,19 +255,39 @@ def main(words: list[str] | None = None) -> int:
             rows.append(measure(op, size, wanted.dtype, wanted.calls, wanted.arena))
             if shown:
                 print(as_line(rows[-1]), flush=True)
-    if hvd.rank() == 0 and wanted.json:
-        result = {
-            "version": hvd.__version__,
-            "ranks": hvd.size(),
-            "dtype": wanted.dtype,
-            "arena": wanted.arena,
-            "rows": [asdict(row) for row in rows],
-        }
-        text = json.dumps(result, indent=1)
-        if wanted.json == "-":
-            print(text, flush=True)
-        else:
-            pathlib.Path(wanted.json).write_text(text + "\n")
+    return rows
+
+
+def _write_json(where: str, wanted: argparse.Namespace, rows: list[Row]) -> None:
+    result = {
+        "version": hvd.__version__,
+        "ranks": hvd.size(),
+        "dtype": wanted.dtype,
+        "arena": wanted.arena,
+        "rows": [asdict(row) for row in rows],
+    }
+    text = json.dumps(result, indent=1)
+    if where == "-":
+        print(text, flush=True)
+    else:
+        pathlib.Path(where).write_text(text + "\n")
+
+
+def main(words: list[str] | None = None) -> int:
+    """Measure what the command line asks for."""
+    wanted = _arguments(words)
+    hvd.init()
+    writes = hvd.rank() == 0 and wanted.json
+    where = f"--json {wanted.json}" if wanted.json else "the output"
+    try:
+        if writes and wanted.json != "-":
+            pathlib.Path(wanted.json).touch()  # before anything is measured
+        rows = _measure_all(wanted)
+        if writes:
+            _write_json(wanted.json, wanted, rows)
+    except OSError as reason:
+        sys.stdout = None  # what it still holds cannot be written, either
+        sys.exit(f"{where} cannot be written: {reason.strerror}")
     hvd.shutdown()
     return 0
 

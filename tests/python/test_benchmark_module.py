@@ -81,3 +81,12 @@ def test_bfloat16_needs_a_package(monkeypatch):
 def test_json_alone(engine, capsys):
     assert benchmark.main(["--sizes", "4", "--calls", "1", "--arena", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["calls"] == 1
+
+
+@pytest.mark.parametrize("words", [(), ("--json", "-"), ("--json", "/dev/full")])
+def test_what_cannot_be_written_is_an_error(words):
+    command = " ".join([*MODULE, "--sizes", "4", "--calls", "1", *words])
+    done = launching.run(["sh", "-c", f"{command} > /dev/full"], launching.clean_environment())
+    assert done.returncode == 1
+    assert "cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

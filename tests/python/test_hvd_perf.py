@@ -37,9 +37,13 @@ def test_elements_may_travel_as_a_smaller_type(wire):
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["dtype"], result["wire"], result["checked"]) == ("float32", wire, True)
-    refused = perf("--op", "allgather", "--wire", wire, "--sizes", "4")
-    assert refused.returncode != 0
-    assert f"HVD_WIRE_{wire.upper()}" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [("--op", "allgather"), ("--dtype", "int32"), ("--train", "resnet50")])
+def test_what_cannot_travel_as_a_smaller_type_is_refused(words):
+    refused = perf(*words, "--wire", "float16")
+    assert refused.returncode == 2
+    assert "--wire " in refused.stderr
 
 
 @pytest.mark.parametrize("buffers", ["arena", "private"])

@@ -237,6 +237,13 @@ std::string Complete(const Pending& pending, Options* o) {
              cure;
     }
   }
+  if (o->wire != 0) {
+    if (o->bench != Bench::kCollective) return "--wire has no meaning for --train and the other benchmarks";
+    if (o->op != HVD_ALLREDUCE) return "--wire is for --op allreduce alone, not for " + o->op_name;
+    if (o->dtype != HVD_FLOAT32 && o->dtype != HVD_FLOAT64) {
+      return "--wire is for --dtype float32 and float64; others travel as they are";
+    }
+  }
   if (o->bench == Bench::kTrain) {
     if (o->buffers == Buffers::kMixed) return "--train averages in place: --buffers is arena or private";
     if (o->ratio == 0) o->ratio = o->model->ratio;

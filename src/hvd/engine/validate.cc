@@ -162,8 +162,8 @@ Status Engine::Validate(const ProcessSet* set, const Submission& submission) con
   const bool sizes_result = ProcessSet::SizesResult(signature.op);
   const bool in_place = in == out && !sizes_result;
   if (out != nullptr && !in_place && in < out + submission.output_bytes && out < in + submission.input_bytes) {
-    return Fail(Code::kInvalidArgument,
-                "{} '{}': input and output overlap: give the same buffer for both, or separate ones", title, name);
+    return Fail(Code::kInvalidArgument, "{} '{}': input and output overlap: give {}", title, name,
+                sizes_result ? "separate buffers" : "the same buffer for both, or separate ones");
   }
   if (sizes_result) return {};
   if (bytes > 0 && submission.output == nullptr)

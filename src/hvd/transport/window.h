@@ -48,7 +48,7 @@ class Window {
   virtual std::byte* PeerArena(int local, uint64_t offset) = 0;
 
   // --- memory that is in no arena ---
-  // Whether every local rank can read that of every other one. Once true it stays so.
+  // Whether every local rank could read that of every other one when they met, and this one has not lost the right.
   virtual bool CanReadPeers() = 0;
   // Whether peers can read this memory of this rank: not all memory of devices lends itself to that.
   virtual bool Readable(const void* memory, size_t bytes) = 0;

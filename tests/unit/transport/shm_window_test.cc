@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How local processes meet, what a window leaves behind, and what forked children may do with it.
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "hvd/transport/shm/fork.h"
@@ -247,6 +249,8 @@ TEST(ShmPeerMemory, RanksReadWhatIsInNoArenaUntilItsOwnerIsGone) {
       RANK_CHECK(std::count(seen.begin(), seen.end(), 7 + local) == std::ssize(seen));
     }
     RANK_CHECK(context.window->ReadPeer(1, 8, seen.data(), 4) == EFAULT);
+    RANK_CHECK(::prctl(PR_SET_DUMPABLE, 0) == 0 && !context.window->CanReadPeers());
+    RANK_CHECK(::prctl(PR_SET_DUMPABLE, 1) == 0 && context.window->CanReadPeers());
     context.scratch->go.fetch_add(1);
     while (context.scratch->go.load() < 3) ::usleep(100);
     if (context.local == 1) ::raise(SIGKILL);

@@ -31,9 +31,11 @@ bool IsFetched(const Meeting& meeting) {
   bool fetched = false;
   for (int m = 0; m < meeting.members(); ++m) {
     const Header& header = meeting.header(m);
-    if (header.place == Place::kNothing || header.place == Place::kDirect) continue;
-    if (header.place != Place::kStaged || header.address == 0) return false;
-    fetched = true;
+    const bool staged = header.place == Place::kStaged;
+    if (header.address == 0 || (!staged && header.place != Place::kNothing && header.place != Place::kDirect)) {
+      return false;
+    }
+    fetched |= staged;
   }
   return fetched;
 }

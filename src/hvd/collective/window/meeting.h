@@ -67,7 +67,8 @@ struct Meeting {
   }
 };
 
-// Whether all data can be read where it is, and some of that is in no arena: then nobody copies anything in.
+// Whether all data can be read where it is, by everybody, and some of that is in no arena: then nobody copies anything
+// in. For operations that tell it in their marks: see Header::address.
 bool IsFetched(const Meeting& meeting);
 
 }  // namespace hvd::collective::window

@@ -45,7 +45,8 @@ struct alignas(64) Header {
     struct {
       uint64_t in_offset;
       uint64_t out_offset;
-      uint64_t address;  // staged: in the member's own address space, if it can be fetched from there; 0: it cannot
+      // Not 0: this member can fetch what is in the others' own memory; of its own staged data, where that is.
+      uint64_t address;
     };
     std::byte tiny[kTinyBytes];
   };

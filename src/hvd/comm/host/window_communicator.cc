@@ -26,6 +26,9 @@ using collective::window::Stream;
 namespace {
 
 constexpr size_t kLine = 64;
+
+// Whether it moves data and sums nothing: then it may be fetched.
+bool IsPulled(OpKind op) { return op == OpKind::kAllgather || op == OpKind::kBroadcast || op == OpKind::kAlltoall; }
 // More than this the caches cannot fetch ahead at once.
 constexpr size_t kMostPrepared = 1 << 10;
 
@@ -64,7 +67,7 @@ class MeetMachine final : public collective::Machine {
     // Without its mark this member waits for slots that others still use.
     published_ ? comm_->CollectMissing(0, position_, members) : comm_->CollectHolders(members);
   }
-  Error error() const override { return WindowCommunicator::NoStaging(); }
+  Error error() const override { return met_ ? inner_->error() : WindowCommunicator::NoStaging(); }
 
  private:
   WindowCommunicator* comm_;
@@ -142,6 +145,8 @@ WindowCommunicator::Outcome WindowCommunicator::Publish(uint64_t epoch, uint64_t
   if (uid != 0) {
     const Outcome outcome = ChoosePlace(position, work, header);
     if (outcome != Outcome::kPublished) return outcome;
+    const bool beside = IsBesideMark(header.place) && header.place != Place::kNothing;
+    if (IsPulled(work.op) && !beside) header.address = Offer(position, work, header.place);
   }
   // An allreduce that was announced here in an epoch that ended before may have said that its first chunk is there.
   const bool early = header.place == Place::kStaged && options_.early && work.op == OpKind::kAllreduce;
@@ -225,7 +230,6 @@ WindowCommunicator::Outcome WindowCommunicator::PlaceStaged(uint64_t position, c
   staging_user_[lane] = position + 1;
   header.place = Place::kStaged;
   header.in_offset = static_cast<uint64_t>(options_.memory->OffsetOf(staging_[lane], options_.staging.bytes()));
-  header.address = Offer(position, work);
   if (options_.early && work.op == OpKind::kAllreduce) {
     const auto first = collective::pattern::Chunk(work.payload.bytes(), cut_.At(position).staging.chunk_bytes, 0);
     work.payload.Gather(first.begin, first.size(), staging_[lane]);

@@ -139,9 +139,9 @@ class WindowCommunicator final : public Communicator, public Announcer {
   // False: its result does not go to the arena, not in one piece, or as another type.
   bool PlaceCopied(const Work& work, collective::window::Header& header) const;
   Outcome PlaceStaged(uint64_t position, const Work& work, collective::window::Header& header);
-  // Of staged data: where the others can fetch it, if they can and that is likely to be faster; else 0. See
+  // What a mark says as Header::address. 0 also where to fetch this member's data is not likely to be faster. See
   // window_pull.cc.
-  uint64_t Offer(uint64_t position, const Work& work);
+  uint64_t Offer(uint64_t position, const Work& work, collective::window::Place place);
   bool MayBeFetched(const Work& work) const;
   std::unique_ptr<collective::Machine> BeginPull(const collective::window::Meeting& meeting, const Work* work);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);

@@ -51,7 +51,13 @@ bool WindowCommunicator::MayBeFetched(const Work& work) const {
          options_.places.For(work.op).fetched.Has(work.payload.bytes()) && options_.window->CanReadPeers();
 }
 
-uint64_t WindowCommunicator::Offer(uint64_t position, const Work& work) {
+uint64_t WindowCommunicator::Offer(uint64_t position, const Work& work, collective::window::Place place) {
+  constexpr uint64_t kAble = 1;
+  const size_t bytes = work.payload.bytes();
+  if (place != collective::window::Place::kStaged) {
+    const bool matters = options_.clock != nullptr && (bytes == 0 || options_.places.For(work.op).fetched.Has(bytes));
+    return matters && options_.window->CanReadPeers() ? kAble : 0;
+  }
   if (!MayBeFetched(work)) return 0;
   const collective::Piece& piece = work.payload.pieces()[0];
   if (options_.places.For(work.op).fetched_on_trial && !trial_.Offers(work.op, piece.bytes, position)) return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/transport/shm/peer_memory.h"
 
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -53,6 +54,8 @@ void PeerMemory::Probe() {
 }
 
 bool PeerMemory::CanReadPeers() {
+  // Who becomes another user, or does not want to be looked at, is not dumpable any more.
+  if (::prctl(PR_GET_DUMPABLE) != 1) return false;
   if (all_can_.load(std::memory_order_relaxed)) return true;
   for (int local = 0; local < board_.count(); ++local) {
     if (!board_.reads(local)) return false;
