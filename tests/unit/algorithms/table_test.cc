@@ -234,7 +234,8 @@ TEST(AlgorithmTable, TunedSizesAreTheirShareOfTheMeasuredOnes) {
   EXPECT_EQ(NameAt(Table({4096, 16384}).Tuned(50, kMostParameter), OpKind::kAllgather, Scope::kHost, 2, 4096),
             "inline");
   EXPECT_EQ(NameAt(Table({6400, 6400}).Tuned(50, kMostParameter), OpKind::kAllgather, Scope::kHost, 2, 6400), "staged");
-  for (const Line& line : table.Tuned(1, 0).lines()) {
+  const Table least = table.Tuned(1, 0);
+  for (const Line& line : least.lines()) {
     EXPECT_GE(line.parameters.chunk + line.parameters.slice, line.parameters == Parameters{} ? 0 : kLeastParameter);
   }
 }
