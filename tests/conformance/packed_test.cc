@@ -14,6 +14,7 @@
 
 #include "hvd/kernel/kernel.h"
 #include "tests/support/job.h"
+#include "tests/support/reductions.h"
 #include "tests/support/request.h"
 
 namespace hvd::test {
@@ -26,14 +27,6 @@ struct Wire {
 };
 constexpr Wire kWires[] = {{HVD_WIRE_FLOAT16, HVD_FLOAT16, DType::kFloat16},
                            {HVD_WIRE_BFLOAT16, HVD_BFLOAT16, DType::kBFloat16}};
-
-struct Reduction {
-  int32_t op;
-  double prescale;
-  double postscale;
-};
-constexpr Reduction kReductions[] = {{HVD_SUM, 1, 1}, {HVD_SUM, 0.3, 7.1}, {HVD_AVERAGE, 1, 1},
-                                     {HVD_MIN, 1, 1}, {HVD_MAX, 0.5, 1},   {HVD_PRODUCT, 1, 1}};
 
 // None, one, odd ones, those that are beside marks, and those of several chunks.
 constexpr size_t kCounts[] = {0, 1, 3, 16, 17, 1000, 16385, 40'001, 300'001};

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/support/job.h"
+#include "tests/support/reductions.h"
 #include "tests/support/request.h"
 
 namespace hvd::test {
@@ -18,14 +19,6 @@ struct Type {
 };
 constexpr Type kTypes[] = {{HVD_FLOAT16, 2}, {HVD_BFLOAT16, 2}, {HVD_FLOAT32, 4}, {HVD_FLOAT64, 8},
                            {HVD_INT8, 1},    {HVD_INT32, 4},    {HVD_INT64, 8}};
-
-struct Reduction {
-  int32_t op;
-  double prescale;
-  double postscale;
-};
-constexpr Reduction kReductions[] = {{HVD_SUM, 1, 1}, {HVD_SUM, 0.3, 7.1}, {HVD_AVERAGE, 1, 1},
-                                     {HVD_MIN, 1, 1}, {HVD_MAX, 0.5, 1},   {HVD_PRODUCT, 1, 1}};
 
 // Any bits, but no NaN and no infinity among 16-bit floats: which NaN comes out is nobody's promise.
 std::vector<uint8_t> Bits(int rank, const Type& type, size_t count) {
