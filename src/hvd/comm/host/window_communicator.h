@@ -142,6 +142,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
   // What a mark says as Header::address. 0 also where to fetch this member's data is not likely to be faster. See
   // window_pull.cc.
   uint64_t Offer(uint64_t position, const Work& work, collective::window::Place place);
+  // Whether staged data is such that the others could fetch it, if they can at all.
   bool MayBeFetched(const Work& work) const;
   std::unique_ptr<collective::Machine> BeginPull(const collective::window::Meeting& meeting, const Work* work);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);

@@ -48,7 +48,7 @@ class TimedMachine final : public Machine {
 
 bool WindowCommunicator::MayBeFetched(const Work& work) const {
   return options_.clock != nullptr && work.direct && work.payload.pieces().size() == 1 &&
-         options_.places.For(work.op).fetched.Has(work.payload.bytes()) && options_.window->CanReadPeers();
+         options_.places.For(work.op).fetched.Has(work.payload.bytes());
 }
 
 uint64_t WindowCommunicator::Offer(uint64_t position, const Work& work, collective::window::Place place) {
@@ -58,7 +58,7 @@ uint64_t WindowCommunicator::Offer(uint64_t position, const Work& work, collecti
     const bool matters = options_.clock != nullptr && (bytes == 0 || options_.places.For(work.op).fetched.Has(bytes));
     return matters && options_.window->CanReadPeers() ? kAble : 0;
   }
-  if (!MayBeFetched(work)) return 0;
+  if (!MayBeFetched(work) || !options_.window->CanReadPeers()) return 0;
   const collective::Piece& piece = work.payload.pieces()[0];
   if (options_.places.For(work.op).fetched_on_trial && !trial_.Offers(work.op, piece.bytes, position)) return 0;
   return options_.window->Readable(piece.in, piece.bytes) ? reinterpret_cast<uint64_t>(piece.in) : 0;
