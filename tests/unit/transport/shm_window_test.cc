@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "hvd/transport/shm/fork.h"
@@ -46,6 +47,32 @@ TEST(ShmProbe, SharedMemoryWorksHere) {
   const auto probe = Probe();
   EXPECT_TRUE(probe) << (probe ? "" : probe.error().message);
   EXPECT_EQ(testing::CountDescriptors(), descriptors);
+}
+
+// The last word of a leader and its going are one moment for a member that begins to listen just then. Many pairs at
+// once, because a member must lose its core in the middle of listening.
+TEST(ShmHandshake, WhatWasSaidBeforeTheEndIsHeard) {
+  std::atomic<int> unheard{0};
+  const auto meet = [&] {
+    for (int i = 0; i < 10'000; ++i) {
+      int ends[2];
+      ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+      Fd member(ends[0]);
+      std::atomic<bool> listens{false};
+      std::jthread leader([&listens, end = Fd(ends[1])] {
+        while (!listens.load()) {
+        }
+        EXPECT_TRUE(SendNote(end.get(), Kind::kGo, "", In(10)));
+      });
+      listens = true;
+      unheard += !ReceivePacket(member.get(), In(10)).has_value();
+    }
+  };
+  {
+    std::vector<std::jthread> pairs;
+    for (int i = 0; i < 6; ++i) pairs.emplace_back(meet);
+  }
+  EXPECT_EQ(unheard, 0);
 }
 
 TEST_F(Alone, LeavesNothingBehind) {

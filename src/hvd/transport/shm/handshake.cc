@@ -93,11 +93,13 @@ Result<Packet> ReceivePacket(int socket, Time deadline) {
   message.msg_controllen = control.size();
   ssize_t got = 0;
   for (;;) {
+    // Never without waiting first: Linux says "closed" to who looks before a packet is there and is told of the end
+    // after it is.
+    if (!WaitFor(socket, POLLIN, deadline)) return Fail(Code::kDeadlineExceeded, "no answer in time");
     got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got >= 0) break;
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) return Fail(Code::kAborted, "receiving from a local rank failed: {}", std::strerror(errno));
-    if (!WaitFor(socket, POLLIN, deadline)) return Fail(Code::kDeadlineExceeded, "no answer in time");
+    if (errno == EINTR || errno == EAGAIN) continue;
+    return Fail(Code::kAborted, "receiving from a local rank failed: {}", std::strerror(errno));
   }
   Packet packet;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
