@@ -26,12 +26,14 @@ void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {
   };
   if (auto* ready = std::get_if<wire::ReadyMessage>(&*message)) {
     if (ProcessSet* set = set_of(ready->set)) set->OnReady(set->MemberOf(from), ready->uid, ready->first_dim);
-  } else if (auto* mark = std::get_if<wire::MarkMessage>(&*message)) {
-    if (ProcessSet* set = set_of(mark->set)) set->OnMark(set->MemberOf(from), *mark);
+  } else if (auto* marks = std::get_if<wire::MarkMessage>(&*message)) {
+    if (ProcessSet* set = set_of(marks->set)) set->OnMarks(set->MemberOf(from), *marks);
   } else if (auto* request = std::get_if<wire::RequestMessage>(&*message)) {
     if (ProcessSet* set = set_of(request->set)) set->OnRequest(set->MemberOf(from), std::move(request->request));
   } else if (auto* log = std::get_if<wire::LogMessage>(&*message)) {
     if (ProcessSet* set = set_of(log->set)) set->OnLog(log->first_position, std::move(log->entries));
+  } else if (auto* reached = std::get_if<wire::Reached>(&*message)) {
+    if (ProcessSet* set = set_of(reached->set)) set->OnReached(set->MemberOf(from), *reached);
   } else if (auto* goodbye = std::get_if<wire::Goodbye>(&*message)) {
     MarkLeft(from, goodbye->rank >= 0 && goodbye->rank < world_.layout.size ? goodbye->rank : from, goodbye->text);
   } else if (auto* ping = std::get_if<wire::Ping>(&*message)) {

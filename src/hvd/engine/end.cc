@@ -259,6 +259,7 @@ void Engine::Shutdown() {
       sched_yield();
     }
     const std::string reason(Cut(first_left >= 0 ? first_left_reason_ : last_error_, transport::kMaxReasonBytes));
+    for (const auto& set : sets_) set->TellReached();
     const wire::Bytes goodbye = wire::Encode(wire::Goodbye{blamed, true, reason});
     for (Rank rank = 0; rank < world_.layout.size; ++rank) {
       if (world_.pairs.empty() || world_.pairs[rank] == nullptr) continue;

@@ -20,6 +20,7 @@
 // Thread safety: call with the progress token.
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -86,6 +87,8 @@ class ProcessSet {
   const std::vector<Rank>& ranks() const { return options_.ranks; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
   bool included() const { return options_.me >= 0; }
+  // Whether marks come by way of third members: see MailCommunicator::hands_on.
+  bool hands_on() const { return options_.mail != nullptr && options_.mail->hands_on(); }
   // Whether its data moves through shared memory.
   bool by_memory() const { return options_.announce != nullptr; }
   // Whether what is submitted now is agreed on by announcement there, if its plan is known.
@@ -125,7 +128,10 @@ class ProcessSet {
   // Messages.
   void OnRequest(int member, controller::Request request);
   void OnReady(int member, uint64_t uid, int64_t first_dim);
-  void OnMark(int member, const wire::MarkMessage& mark);
+  void OnMarks(int member, const wire::MarkMessage& message);
+  void OnReached(int member, const wire::Reached& reached) { reached_[member] = reached; }
+  // This rank leaves: tells the members how far it has come.
+  void TellReached();
   void OnLog(uint64_t first_position, std::vector<controller::LogEntry> entries);
   // Sequencer: appends what is decided, tells everybody. False if there was nothing.
   bool FlushLog();
@@ -277,6 +283,7 @@ class ProcessSet {
   bool join_waits_ = false;      // for what was announced before it
   bool join_agreed_ = false;     // all have joined, but something of the set still runs here
   Error left_{Code::kOk, {}, -1};
+  std::map<int, wire::Reached> reached_;  // members that are about to leave, by mail
 };
 
 }  // namespace hvd::engine

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Announcing by mail, where it differs from announcing in memory; see process_set.h.
+#include <algorithm>
+
 #include "hvd/engine/process_set.h"
+#include "hvd/wire/control.h"
 
 namespace hvd::engine {
 namespace {
@@ -13,17 +16,17 @@ constexpr size_t kMostMessages = 16;
 bool ProcessSet::CanAnnounce(const Operation& op) const {
   if (!Announces(op.request.signature)) return false;
   if (options_.mail == nullptr) return true;
-  const size_t others = options_.ranks.size() - 1;
-  return options_.mail->Takes(op.work) && (announced_.size() + waiting_.size() + 1) * others <= kMostMessages;
+  const auto each = static_cast<size_t>(options_.mail->messages());
+  return options_.mail->Takes(op.work) && (announced_.size() + waiting_.size() + 1) * each <= kMostMessages;
 }
 
-void ProcessSet::OnMark(int member, const wire::MarkMessage& mark) {
+void ProcessSet::OnMarks(int member, const wire::MarkMessage& message) {
   if (gave_up_) return;
   const Status taken =
       options_.mail == nullptr
           ? Fail(Code::kInternal, "it announced an operation of process set {} by mail, which the set does not do",
                  id())
-          : options_.mail->Receive(member, {mark.epoch, mark.position, mark.uid, mark.first_dim, mark.data});
+          : options_.mail->Receive(member, message);
   if (!taken) return GiveUp({taken.error().code, taken.error().message, options_.ranks[member]});
   if (head_ != next_) DecideMarks();
   if (!waiting_.empty()) PublishMarks();
@@ -76,13 +79,24 @@ bool ProcessSet::WaitsForMarks(const controller::LogEntry& entry) {
   return epoch_ + 1 == entry.uid && head_ != next_ && !gave_up_;
 }
 
-// A member leaves when its own operations are over. Where its mark equals mine it has seen all members' marks; those
-// that I lack are on their way.
+void ProcessSet::TellReached() {
+  if (options_.mail == nullptr) return;
+  const wire::Bytes message = wire::Encode(wire::Reached{serial(), epoch_, epoch_first_, head_});
+  for (int m = 0; m < size(); ++m) {
+    if (m != options_.me) options_.host->SendControl(options_.ranks[m], message);
+  }
+}
+
+// What it has decided it has seen all marks of, and handed them on: those that I lack are on their way. An epoch that
+// it has left ended just before the one that it is in.
 size_t ProcessSet::AgreedByLeaver(int member) const {
-  size_t agreed = 0;
-  if (options_.mail == nullptr) return agreed;
-  while (agreed < announced_.size() && options_.mail->AgreesWithMe(member, epoch_, head_ + agreed)) ++agreed;
-  return agreed;
+  const auto found = reached_.find(member);
+  if (found == reached_.end()) return 0;
+  const wire::Reached& its = found->second;
+  uint64_t below = 0;
+  if (its.epoch == epoch_) below = its.head;
+  if (its.epoch == epoch_ + 1 && its.first > 0) below = its.first - 1;
+  return below <= head_ ? 0 : std::min<size_t>(below - head_, announced_.size());
 }
 
 }  // namespace hvd::engine

@@ -135,17 +135,15 @@ void Engine::ConnectByPairs(ProcessSetOptions* set) {
 }
 
 void Engine::ConnectByMail(ProcessSetOptions* set, const comm::host::PairOptions& pairs) {
-  static_assert(comm::host::MailCommunicator::kMostBytes <= wire::kMaxMarkBytes);
   comm::host::MailOptions mail;
+  mail.set = set->serial;
   mail.me = pairs.me;
   mail.order = pairs.order;
   mail.choices = table_.For(OpKind::kAllreduce, pairs.scope, static_cast<int>(set->ranks.size()));
   if (!comm::host::MailCommunicator::Suits(mail)) return;
-  std::vector<Rank> others = set->ranks;
-  std::erase(others, world_.layout.rank);
-  mail.post = [this, serial = set->serial, others = std::move(others)](const comm::host::MailedMark& mark) {
-    wire::EncodeMark({serial, mark.epoch, mark.position, mark.uid, mark.first_dim, mark.data}, &mail_buffer_);
-    for (const Rank rank : others) SendControl(rank, mail_buffer_);
+  mail.post = [this, ranks = set->ranks](std::span<const int> members, const wire::MarkMessage& message) {
+    wire::EncodeMarks(message, &mail_buffer_);
+    for (const int member : members) SendControl(ranks[member], mail_buffer_);
   };
   set->mail = std::make_unique<comm::host::MailCommunicator>(std::move(mail));
 }

@@ -128,22 +128,37 @@ wire::Account StallInspector::Describe(uint64_t number) const {
   return account;
 }
 
-std::optional<std::vector<Rank>> StallInspector::AskForMissing(const Operation& op, Time now) {
-  const Rank sequencer = op.set->ranks()[0];
-  if (op.state != Operation::State::kSent || sequencer == engine_->world_.layout.rank) return std::vector<Rank>();
-  Answer& answer = answers_[sequencer];
+bool StallInspector::Ask(Rank rank, Time now) {
+  Answer& answer = answers_[rank];
   if (answer.asked == Time{} || now - answer.asked > 2 * kAnswerTime) {
     answer = {now, false, {}};
-    engine_->SendControl(sequencer, wire::Encode(wire::Inquiry{kForTimeout, false}));
+    engine_->SendControl(rank, wire::Encode(wire::Inquiry{kForTimeout, false}));
   }
-  if (!answer.heard && now - answer.asked < kAnswerTime) return std::nullopt;
-  for (const wire::Waiting& waiting : answer.account.waiting) {
+  return !answer.heard && now - answer.asked < kAnswerTime;
+}
+
+const wire::Waiting* StallInspector::Heard(Rank rank, const Operation& op) const {
+  for (const wire::Waiting& waiting : answers_.at(rank).account.waiting) {
     if (waiting.stage == Stage::kHeld) continue;  // it is missing there itself
-    if (waiting.set == op.set->id() && waiting.request.name == Shown(op.request.name)) {
-      return std::vector<Rank>(waiting.missing.begin(), waiting.missing.end());
-    }
+    if (waiting.set == op.set->id() && waiting.request.name == Shown(op.request.name)) return &waiting;
   }
-  return std::vector<Rank>();
+  return nullptr;
+}
+
+std::optional<std::vector<Rank>> StallInspector::AskForMissing(const Operation& op, std::vector<Rank> missing,
+                                                               Time now) {
+  if (!missing.empty()) {
+    if (!op.set->hands_on() || op.state != Operation::State::kAnnounced) return missing;
+    const auto asked = std::ranges::count_if(missing, [&](Rank rank) { return Ask(rank, now); });
+    if (asked > 0) return std::nullopt;
+    std::erase_if(missing, [&](Rank rank) { return Heard(rank, op) != nullptr; });
+    return missing;
+  }
+  const Rank sequencer = op.set->ranks()[0];
+  if (op.state != Operation::State::kSent || sequencer == engine_->world_.layout.rank) return missing;
+  if (Ask(sequencer, now)) return std::nullopt;
+  if (const wire::Waiting* heard = Heard(sequencer, op)) missing.assign(heard->missing.begin(), heard->missing.end());
+  return missing;
 }
 
 char StallInspector::ProcessState(Rank rank) const {

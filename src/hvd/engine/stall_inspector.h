@@ -40,9 +40,10 @@ class StallInspector {
   void OnInquiry(Rank from, const wire::Inquiry& inquiry);
   void OnAccount(Rank from, wire::Account account);
 
-  // Whom an operation waits for that was sent to the sequencer on another rank. nullopt: that one was asked, and its
-  // answer may still come; bounded.
-  std::optional<std::vector<Rank>> AskForMissing(const Operation& op, Time now);
+  // Whom an operation waits for, of whom its set knows `missing`. Who knows better is asked: the sequencer, where it
+  // was sent to that one; those who are missing, where their marks may lie with others. nullopt: they were asked, and
+  // an answer may still come; bounded.
+  std::optional<std::vector<Rank>> AskForMissing(const Operation& op, std::vector<Rank> missing, Time now);
 
  private:
   // The number of an inquiry that a time-out makes; rounds count from 1.
@@ -53,7 +54,7 @@ class StallInspector {
     Time look{};  // at silent processes of this host
     std::map<Rank, wire::Account> accounts;
   };
-  // Of the sequencers that were asked for the sake of a time-out.
+  // Of a rank that was asked for the sake of a time-out.
   struct Answer {
     Time asked{};
     bool heard = false;
@@ -76,6 +77,10 @@ class StallInspector {
   bool IsBlocked(Time now) const;
   wire::Account Describe(uint64_t number) const;
   void DumpFlight() const;
+  // For the sake of a time-out. Whether its answer may still come.
+  bool Ask(Rank rank, Time now);
+  // What it has said about an operation; nullptr: nothing.
+  const wire::Waiting* Heard(Rank rank, const Operation& op) const;
   // As Witness::process_state.
   char ProcessState(Rank rank) const;
 

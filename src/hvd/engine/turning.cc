@@ -220,12 +220,8 @@ bool Engine::ExpireOperations(Time now) {
   }
   bool any = false;
   for (Operation* op : expired) {
-    std::vector<Rank> missing = op->set->MissingFor(*op);
-    if (missing.empty()) {
-      auto asked = stalls_.AskForMissing(*op, now);
-      if (!asked) continue;
-      missing = std::move(*asked);
-    }
+    const auto missing = stalls_.AskForMissing(*op, op->set->MissingFor(*op), now);
+    if (!missing) continue;
     if (!op->set->Detach(op)) {
       op->deadline = now + Seconds(1);  // all ranks are there and data moves: it ends by itself or by liveness
       continue;
@@ -234,7 +230,7 @@ bool Engine::ExpireOperations(Time now) {
     std::erase(timed_, op);
     registry_.LeaveBuffers(op);
     recorder_.TimedOut(*op);
-    op->error = DescribeTimeout(*op, missing);
+    op->error = DescribeTimeout(*op, *missing);
     last_error_ = op->error.message;
     if (const std::shared_ptr<Group> group = std::move(op->group)) FinishInGroup(group.get(), op->error);
     op->owners.fetch_add(1, std::memory_order_relaxed);  // the engine keeps the detached one

@@ -45,6 +45,10 @@ class Decoder {
         return ControlMessage(Inquiry{control.body_as_Inquiry()->number(), control.body_as_Inquiry()->dump()});
       case fbs::Body::Account:
         return AccountBody(*control.body_as_Account());
+      case fbs::Body::Reached: {
+        const fbs::Reached& reached = *control.body_as_Reached();
+        return ControlMessage(Reached{reached.set(), reached.epoch(), reached.first(), reached.head()});
+      }
       case fbs::Body::NONE:
         break;
     }
@@ -279,18 +283,29 @@ bool IsMark(std::span<const std::byte> bytes) {
   return magic == kMarkMagic;
 }
 
-Result<ControlMessage> DecodeMark(std::span<const std::byte> bytes) {
-  if (bytes.size() < kMarkBytes || bytes.size() - kMarkBytes > kMaxMarkBytes) {
-    return Fail(Code::kInvalidArgument, "malformed control message: a mark of {} bytes", bytes.size());
+Result<ControlMessage> DecodeMarks(std::span<const std::byte> bytes) {
+  MarkHead head{};
+  if (bytes.size() >= sizeof(head)) std::memcpy(&head, bytes.data(), sizeof(head));
+  const size_t most = (bytes.size() - std::min(bytes.size(), sizeof(head))) / sizeof(MarkFrame);
+  if (head.count == 0 || head.count > most) {
+    return Fail(Code::kInvalidArgument, "malformed control message: {} marks in {} bytes", head.count, bytes.size());
   }
-  MarkFrame frame;
-  std::memcpy(&frame, bytes.data(), sizeof(frame));
-  const auto data = bytes.subspan(kMarkBytes);
-  const bool is_void = frame.uid == 0;
-  if (frame.first_dim < 0 || (is_void && (frame.first_dim != 0 || !data.empty()))) {
-    return Fail(Code::kInvalidArgument, "malformed control message: bad mark");
+  MarkMessage message{head.set, head.epoch, head.position, {}};
+  message.marks.reserve(head.count);
+  auto data = bytes.subspan(sizeof(head) + head.count * sizeof(MarkFrame));
+  bool good = data.size() <= kMaxMarkBytes;
+  for (size_t i = 0; good && i < head.count; ++i) {
+    MarkFrame frame;
+    std::memcpy(&frame, bytes.data() + sizeof(head) + i * sizeof(frame), sizeof(frame));
+    const bool is_void = frame.uid == 0;
+    good =
+        frame.bytes <= data.size() && frame.first_dim >= 0 && !(is_void && (frame.first_dim != 0 || frame.bytes != 0));
+    if (!good) break;
+    message.marks.push_back({frame.uid, frame.first_dim, data.first(frame.bytes)});
+    data = data.subspan(frame.bytes);
   }
-  return ControlMessage(MarkMessage{frame.set, frame.epoch, frame.position, frame.uid, frame.first_dim, data});
+  if (!good || !data.empty()) return Fail(Code::kInvalidArgument, "malformed control message: bad mark");
+  return ControlMessage(std::move(message));
 }
 
 Result<ControlMessage> DecodeAligned(const uint8_t* data, size_t size) {
@@ -305,7 +320,7 @@ Result<ControlMessage> DecodeAligned(const uint8_t* data, size_t size) {
 
 Result<ControlMessage> Decode(std::span<const std::byte> bytes) {
   if (IsReady(bytes)) return DecodeReady(bytes);
-  if (IsMark(bytes)) return DecodeMark(bytes);
+  if (IsMark(bytes)) return DecodeMarks(bytes);
   if (bytes.size() > kMaxControlBytes) {
     return Fail(Code::kInvalidArgument, "malformed control message: {} bytes, at most {} are allowed", bytes.size(),
                 kMaxControlBytes);

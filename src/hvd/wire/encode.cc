@@ -127,6 +127,9 @@ class Encoder {
     return {fbs::Body::Account,
             fbs::CreateAccount(builder_, m.number, m.blocked, submitted, finished, vector, m.more).Union()};
   }
+  Encoded operator()(const Reached& m) {
+    return {fbs::Body::Reached, fbs::CreateReached(builder_, m.set, m.epoch, m.first, m.head).Union()};
+  }
   // These have frames of their own.
   Encoded operator()(const ReadyMessage&) { return {}; }
   Encoded operator()(const MarkMessage&) { return {}; }
@@ -167,11 +170,21 @@ std::array<std::byte, kReadyBytes> EncodeReady(const ReadyMessage& ready) {
   return bytes;
 }
 
-void EncodeMark(const MarkMessage& mark, Bytes* bytes) {
-  const MarkFrame frame{kMarkMagic, mark.set, mark.epoch, mark.position, mark.uid, mark.first_dim};
-  bytes->resize(sizeof(frame) + mark.data.size());
-  std::memcpy(bytes->data(), &frame, sizeof(frame));
-  if (!mark.data.empty()) std::memcpy(bytes->data() + sizeof(frame), mark.data.data(), mark.data.size());
+void EncodeMarks(const MarkMessage& message, Bytes* bytes) {
+  const MarkHead head{kMarkMagic, message.set, message.epoch, message.position, message.marks.size()};
+  size_t size = sizeof(head) + message.marks.size() * sizeof(MarkFrame);
+  for (const Mark& mark : message.marks) size += mark.data.size();
+  bytes->resize(size);
+  std::memcpy(bytes->data(), &head, sizeof(head));
+  std::byte* to = bytes->data() + sizeof(head);
+  std::byte* data = to + message.marks.size() * sizeof(MarkFrame);
+  for (const Mark& mark : message.marks) {
+    const MarkFrame frame{mark.uid, mark.first_dim, mark.data.size()};
+    std::memcpy(to, &frame, sizeof(frame));
+    to += sizeof(frame);
+    if (!mark.data.empty()) std::memcpy(data, mark.data.data(), mark.data.size());
+    data += mark.data.size();
+  }
 }
 
 Bytes Encode(const ControlMessage& message) {
@@ -179,9 +192,9 @@ Bytes Encode(const ControlMessage& message) {
     const auto frame = EncodeReady(*ready);
     return Bytes(frame.begin(), frame.end());
   }
-  if (const auto* mark = std::get_if<MarkMessage>(&message)) {
+  if (const auto* marks = std::get_if<MarkMessage>(&message)) {
     Bytes bytes;
-    EncodeMark(*mark, &bytes);
+    EncodeMarks(*marks, &bytes);
     return bytes;
   }
   FlatBufferBuilder builder(256);

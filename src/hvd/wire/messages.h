@@ -23,7 +23,7 @@ inline constexpr size_t kMaxTextBytes = 64 << 10;  // error messages; Encode cut
 inline constexpr size_t kMaxDims = 32;
 inline constexpr size_t kMaxMembers = 65536;
 inline constexpr size_t kMaxExchangeMembers = 256;  // of an alltoall: its square is at most kMaxMembers
-inline constexpr size_t kMaxMarkBytes = 64 << 10;   // of the data beside a mark
+inline constexpr size_t kMaxMarkBytes = 64 << 10;   // of the data beside the marks of a message
 inline constexpr size_t kMaxExecutions = 8192;      // of one fused operation
 
 enum class Device : int32_t { kCpu = 0, kCuda = 1 };
@@ -115,14 +115,29 @@ struct ReadyMessage {
   int64_t first_dim = 0;
 };
 
-// Member to member: what it wants done at a position of the announcement stream, and its data. uid 0: "not this way".
+// What a member wants done at a position of the announcement stream, and its data. uid 0: "not this way".
+struct Mark {
+  uint64_t uid = 0;
+  int64_t first_dim = 0;
+  std::span<const std::byte> data;  // of a decoded one: in the bytes that it was decoded from
+};
+
+// Member to member: its own mark, and those of the members before it that it hands on.
 struct MarkMessage {
   int32_t set = 0;
   uint64_t epoch = 0;
   uint64_t position = 0;
-  uint64_t uid = 0;
-  int64_t first_dim = 0;
-  std::span<const std::byte> data;  // of a decoded one: in the bytes that it was decoded from
+  std::vector<Mark> marks;
+};
+
+// Member to member, before it leaves: how far it has decided the announcement stream.
+struct Reached {
+  int32_t set = 0;
+  uint64_t epoch = 0;
+  uint64_t first = 0;  // position of the epoch
+  uint64_t head = 0;   // first position that is not decided
+
+  bool operator==(const Reached&) const = default;
 };
 
 // Sequencer to member: entries at positions first_position, first_position + 1, ...
@@ -214,6 +229,6 @@ struct Account {
 };
 
 using ControlMessage = std::variant<RequestMessage, ReadyMessage, MarkMessage, LogMessage, Goodbye, Ping, Pong, Revoke,
-                                    Stalled, Inquiry, Account>;
+                                    Stalled, Inquiry, Account, Reached>;
 
 }  // namespace hvd::wire

@@ -16,7 +16,7 @@ class Mail : public ::testing::Test {
     for (int m = 0; m < members; ++m) options.order.members.push_back(m);
     options.order.host_sizes.assign(members, 1);
     options.choices = algorithms::Table().For(OpKind::kAllreduce, algorithms::Scope::kHosts, members);
-    options.post = [](const MailedMark&) {};
+    options.post = [](std::span<const int>, const wire::MarkMessage&) {};
     return options;
   }
 
@@ -29,7 +29,7 @@ class Mail : public ::testing::Test {
   }
 
   bool Receive(uint64_t epoch, uint64_t position, int member = 1) {
-    return mail_.Receive(member, {epoch, position, 5, 0, std::as_bytes(std::span(&theirs_, 1))}).has_value();
+    return mail_.Receive(member, {0, epoch, position, {{5, 0, std::as_bytes(std::span(&theirs_, 1))}}}).has_value();
   }
   void Decide(uint64_t position) {
     ASSERT_EQ(mail_.Publish(0, position, 5, 0, work_), Outcome::kPublished);
@@ -42,7 +42,7 @@ class Mail : public ::testing::Test {
   MailCommunicator mail_{Options(2)};
 };
 
-TEST_F(Mail, IsForSmallOperationsOfFewMembers) {
+TEST_F(Mail, IsForSmallOperations) {
   std::vector<std::byte> data(64 << 10);
   Work work;
   work.payload.Add({data.data(), data.data(), data.size()});
@@ -52,7 +52,8 @@ TEST_F(Mail, IsForSmallOperationsOfFewMembers) {
   work.payload.Add({data.data(), data.data(), data.size() / 2});
   EXPECT_TRUE(MailCommunicator(Options(3)).Takes(work));
   EXPECT_TRUE(MailCommunicator::Suits(Options(8)));
-  EXPECT_FALSE(MailCommunicator::Suits(Options(9)));
+  EXPECT_TRUE(MailCommunicator::Suits(Options(1024)));
+  EXPECT_FALSE(MailCommunicator::Suits(Options(1025)));
 }
 
 TEST_F(Mail, SumsWhatCameEarlyAndKeepsItsOwnData) {
@@ -81,7 +82,7 @@ TEST_F(Mail, RefusesMarksThatComeTwiceOrLeaveOneOut) {
   EXPECT_FALSE(Receive(0, 0));
   EXPECT_FALSE(Receive(0, 2));
   EXPECT_TRUE(Receive(0, 1));
-  const Status twice = mail_.Receive(1, {0, 1, 5, 0, {}});
+  const Status twice = mail_.Receive(1, {0, 0, 1, {{5, 0, {}}}});
   ASSERT_FALSE(twice);
   EXPECT_THAT(twice.error().message, ::testing::HasSubstr("out of turn"));
 }
@@ -93,9 +94,34 @@ TEST_F(Mail, RefusesMarksThatAreFurtherAheadThanItsOwnAllow) {
   EXPECT_TRUE(Receive(0, 2 * MailCommunicator::kSlots));
 }
 
-TEST_F(Mail, RefusesMoreDataThanIsSmall) {
-  const std::vector<std::byte> data(MailCommunicator::kMostBytes + 1);
-  EXPECT_FALSE(mail_.Receive(1, {0, 0, 5, 0, data}));
+// Member 4 of 11 hears of 3, of 2 and 1, of 0 and 10 to 8, and of 7 to 5; and tells 5, 6, 8 and 1.
+TEST_F(Mail, HandsOnWhatIsComplete) {
+  std::vector<std::pair<int, size_t>> sent;
+  MailOptions options = Options(11);
+  options.me = 4;
+  options.post = [&](std::span<const int> members, const wire::MarkMessage& message) {
+    for (const int member : members) sent.emplace_back(member, message.marks.size());
+  };
+  MailCommunicator mail(std::move(options));
+  const auto receive = [&](int sender, size_t count) {
+    const std::vector<wire::Mark> marks(count, {5, 0, std::as_bytes(std::span(&theirs_, 1))});
+    return mail.Receive(sender, {0, 0, 0, marks}).has_value();
+  };
+  using Sent = std::vector<std::pair<int, size_t>>;
+  EXPECT_TRUE(receive(2, 2)) << "before 3's";
+  ASSERT_EQ(mail.Publish(0, 0, 5, 0, work_), Outcome::kPublished);
+  EXPECT_EQ(sent, (Sent{{5, 1}}));
+  EXPECT_FALSE(receive(3, 2)) << "one too many";
+  EXPECT_FALSE(receive(1, 1)) << "three places before";
+  EXPECT_TRUE(receive(3, 1));
+  EXPECT_EQ(sent, (Sent{{5, 1}, {6, 2}, {8, 4}, {1, 3}}));
+  EXPECT_TRUE(receive(0, 4));
+  std::vector<int> missing;
+  mail.CollectMissing(0, 0, &missing);
+  EXPECT_EQ(missing, (std::vector<int>{5, 6, 7}));
+  EXPECT_TRUE(receive(7, 3));
+  EXPECT_EQ(mail.Missing(0, 0), -1);
+  EXPECT_EQ(sent.size(), 4u);
 }
 
 TEST_F(Mail, KnowsMarksOfAnEpochThatEndedFromThoseOfTheNext) {

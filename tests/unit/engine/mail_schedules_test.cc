@@ -255,7 +255,7 @@ unsigned Seeds() {
 }
 
 class MailSchedules : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, MailSchedules, ::testing::Values(2, 3, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, MailSchedules, ::testing::Values(2, 3, 5, 8, 9, 13));
 
 TEST_P(MailSchedules, EveryOperationEndsWithTheRightResult) {
   for (unsigned seed = 0; seed < Seeds(); ++seed) {

@@ -18,6 +18,13 @@ using ::testing::HasSubstr;
 
 const ResumePolicy kAtOnce(1, 1);
 
+// More than send to each other: marks are handed on.
+SimulatedJob::Options Eleven() {
+  SimulatedJob::Options options{.resume_policy = kAtOnce};
+  for (char host = 'a'; host <= 'k'; ++host) options.hosts.emplace_back(1, host);
+  return options;
+}
+
 // Ranks that each sum what they have, one float unless said otherwise.
 class Members {
  public:
@@ -83,6 +90,17 @@ TEST(Mail, ASmallOperationTakesOneMessageEachWayAndNoneElse) {
   EXPECT_EQ(members.job().messages() - messages, 50 * 3 * 2);
 }
 
+TEST(Mail, AmongManyAMemberSendsAsManyMessagesAsTheirNumberHasDigits) {
+  Members members(Eleven());
+  ASSERT_TRUE(members.Rounds("x", 5));
+  members.Settle();
+  const int marks = members.job().marks();
+  const int messages = members.job().messages();
+  ASSERT_TRUE(members.Rounds("x", 50));
+  EXPECT_EQ(members.job().marks() - marks, 50 * 11 * 4);
+  EXPECT_EQ(members.job().messages() - messages, 50 * 11 * 4);
+}
+
 TEST(Mail, LargeOperationsInBetweenKeepItSequenced) {
   Members members({.hosts = {"a", "b"}});
   std::vector<float> large[2];
@@ -99,15 +117,21 @@ TEST(Mail, LargeOperationsInBetweenKeepItSequenced) {
   EXPECT_EQ(members.job().marks(), 0);
 }
 
-TEST(Mail, SumsHaveTheBitsOfTheSequencedRoad) {
-  const auto run = [](const std::string& algorithms, int* marks) {
-    Members members({.hosts = {"a", "a", "b", "c", "b"}, .algorithms = algorithms, .resume_policy = kAtOnce});
+class MailOf : public ::testing::TestWithParam<std::vector<std::string>> {};
+INSTANTIATE_TEST_SUITE_P(Hosts, MailOf,
+                         ::testing::Values(std::vector<std::string>{"a", "a", "b", "c", "b"},
+                                           std::vector<std::string>{"a", "b", "a", "c", "c", "d", "d", "d", "d", "e"}));
+
+TEST_P(MailOf, SumsHaveTheBitsOfTheSequencedRoad) {
+  const auto run = [&](const std::string& algorithms, int* marks) {
+    Members members({.hosts = GetParam(), .algorithms = algorithms, .resume_policy = kAtOnce});
+    const int size = members.job().size();
     std::vector<std::vector<float>> results;
     for (const size_t count : {1, 2, 7, 1000, 4096}) {
       for (int round = 0; round < 4; ++round) {
-        std::vector<std::vector<float>> data(5, std::vector<float>(count));
+        std::vector<std::vector<float>> data(size, std::vector<float>(count));
         std::vector<Operation*> ops;
-        for (Rank rank = 0; rank < 5; ++rank) {
+        for (Rank rank = 0; rank < size; ++rank) {
           std::mt19937 random(static_cast<unsigned>(rank * 1000 + round));
           for (float& value : data[rank]) value = static_cast<float>(static_cast<int32_t>(random())) * 1e-7f;
           ops.push_back(members.Keep(members.job().Sum(rank, "s" + std::to_string(count), &data[rank]), rank));
@@ -172,6 +196,58 @@ TEST(Mail, WhatALeaverAgreedToGoesOn) {
   Operation* after = members.Sum(1, "x");
   ASSERT_TRUE(members.Await({after}));
   EXPECT_EQ(after->error.rank, 2) << after->error.message;
+}
+
+// Its last message overtakes its mark, which others hand on.
+TEST(Mail, WhatALeaverAgreedToGoesOnWhereMarksAreHandedOn) {
+  Members members(Eleven());
+  ASSERT_TRUE(members.Rounds("x", 5));
+  members.Settle();
+  members.job().Hold(8, 5, true);  // the marks of 8, 7 and 6
+  std::vector<Operation*> others;
+  for (Rank rank = 0; rank < 11; ++rank) {
+    if (rank != 5) others.push_back(members.Sum(rank, "x"));
+  }
+  Operation* late = members.Sum(5, "x");
+  ASSERT_TRUE(members.Await(others));
+  members.job().engine(6).Shutdown();
+  members.Settle();
+  members.job().engine(7).Shutdown();
+  members.Settle();
+  EXPECT_FALSE(late->over.load());
+  members.job().Hold(8, 5, false);
+  ASSERT_TRUE(members.Await({late}));
+  EXPECT_EQ(late->error.code, Code::kOk) << late->error.message;
+  EXPECT_EQ(members.value(5), 66.f);
+  Operation* after = members.Sum(5, "x");
+  ASSERT_TRUE(members.Await({after}));
+  EXPECT_EQ(after->error.rank, 6) << after->error.message;
+}
+
+TEST(Mail, OneAmongManyThatIsMissingIsNamedAlone) {
+  Members members(Eleven());
+  ASSERT_TRUE(members.Rounds("x", 5));
+  std::vector<Operation*> ops;
+  for (Rank rank = 0; rank < 11; ++rank) {
+    if (rank != 5) ops.push_back(members.Sum(rank, "x", 1.0));
+  }
+  members.Settle();
+  members.job().AdvanceClock(std::chrono::seconds(2));
+  ASSERT_TRUE(members.Await(ops));
+  for (const Operation* op : ops) EXPECT_THAT(op->error.message, HasSubstr("out: rank 5 has not submitted it"));
+}
+
+TEST(Mail, ADeadOneAmongManyIsNamed) {
+  Members members(Eleven());
+  ASSERT_TRUE(members.Rounds("x", 5));
+  std::vector<Operation*> ops;
+  for (Rank rank = 0; rank < 11; ++rank) {
+    if (rank != 5) ops.push_back(members.Sum(rank, "x"));
+  }
+  members.Settle();
+  members.job().Kill(5);
+  ASSERT_TRUE(members.Await(ops));
+  for (const Operation* op : ops) EXPECT_EQ(op->error.rank, 5) << op->error.message;
 }
 
 // Two of three have asked for a sum when the third one goes.
@@ -254,7 +330,8 @@ TEST(Mail, MarksThatNobodyCanHavePutEndTheJobWithAWord) {
     const auto position = static_cast<uint64_t>(members.job().wire(1, 0).marks);
     ASSERT_GT(position, 0u);
     const std::vector<std::byte> data(lie.bytes);
-    members.job().pair(1, 0).SendMessage(wire::Encode(wire::MarkMessage{0, 0, position + lie.ahead, lie.uid, 0, data}));
+    members.job().pair(1, 0).SendMessage(
+        wire::Encode(wire::MarkMessage{0, 0, position + lie.ahead, {{lie.uid, 0, data}}}));
     Operation* op = members.Sum(0, "x");
     ASSERT_TRUE(members.Await({op}));
     EXPECT_NE(op->error.code, Code::kOk);

@@ -27,7 +27,7 @@ class WireStream final : public transport::ByteStream {
     ++out_->messages;
     for (const iovec& piece : data) {
       uint32_t magic = 0;
-      if (piece.iov_len >= wire::kMarkBytes) std::memcpy(&magic, piece.iov_base, sizeof magic);
+      if (piece.iov_len >= wire::kMarkHeadBytes) std::memcpy(&magic, piece.iov_base, sizeof magic);
       out_->marks += magic == wire::kMarkMagic;
       const size_t bytes = std::min(piece.iov_len, kRoom - std::min(kRoom, out_->flying.size()));
       out_->flying.append(static_cast<const char*>(piece.iov_base), bytes);

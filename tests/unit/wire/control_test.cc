@@ -84,21 +84,22 @@ Waiting AnyWaiting() {
   return waiting;
 }
 
-MarkMessage AnyMark() {
-  static std::vector<std::byte> data;  // a message only points to it
-  data.assign(*rc::gen::inRange<size_t>(0, 100), std::byte{7});
-  MarkMessage mark{*rc::gen::arbitrary<int32_t>(),         *rc::gen::arbitrary<uint64_t>(),
-                   *rc::gen::arbitrary<uint64_t>(),        *rc::gen::inRange<uint64_t>(0, 3),
-                   *rc::gen::inRange<int64_t>(0, 1 << 20), data};
-  if (mark.uid == 0) {
-    mark.first_dim = 0;
-    mark.data = {};
+MarkMessage AnyMarks() {
+  static const std::vector<std::byte> data(100, std::byte{7});  // a message only points to it
+  MarkMessage message{
+      *rc::gen::arbitrary<int32_t>(), *rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<uint64_t>(), {}};
+  for (int i = *rc::gen::inRange(1, 5); i > 0; --i) {
+    Mark& mark = message.marks.emplace_back();
+    mark.uid = *rc::gen::inRange<uint64_t>(0, 3);
+    if (mark.uid == 0) continue;
+    mark.first_dim = *rc::gen::inRange<int64_t>(0, 1 << 20);
+    mark.data = std::span(data).first(*rc::gen::inRange<size_t>(0, data.size()));
   }
-  return mark;
+  return message;
 }
 
 ControlMessage AnyMessage() {
-  switch (*rc::gen::inRange(0, 11)) {
+  switch (*rc::gen::inRange(0, 12)) {
     case 0:
       return RequestMessage{*rc::gen::arbitrary<int32_t>(), {AnyText(), AnySignature()}};
     case 1:
@@ -126,7 +127,10 @@ ControlMessage AnyMessage() {
       return account;
     }
     case 9:
-      return AnyMark();
+      return AnyMarks();
+    case 10:
+      return Reached{*rc::gen::arbitrary<int32_t>(), *rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<uint64_t>(),
+                     *rc::gen::arbitrary<uint64_t>()};
     default:
       return Revoke{*rc::gen::inRange(0, 256), *rc::gen::inRange(-1, 100), *rc::gen::arbitrary<int32_t>(),
                     *rc::gen::arbitrary<int64_t>(), AnyText()};
@@ -152,9 +156,13 @@ struct EqualTo {
   }
   bool operator()(const MarkMessage& a) const {
     const auto& b = std::get<MarkMessage>(other);
-    return a.set == b.set && a.epoch == b.epoch && a.position == b.position && a.uid == b.uid &&
-           a.first_dim == b.first_dim && std::ranges::equal(a.data, b.data);
+    const auto same = [](const Mark& x, const Mark& y) {
+      return x.uid == y.uid && x.first_dim == y.first_dim && std::ranges::equal(x.data, y.data);
+    };
+    return a.set == b.set && a.epoch == b.epoch && a.position == b.position &&
+           std::ranges::equal(a.marks, b.marks, same);
   }
+  bool operator()(const Reached& a) const { return a == std::get<Reached>(other); }
   bool operator()(const LogMessage& a) const {
     const auto& b = std::get<LogMessage>(other);
     return a.set == b.set && a.first_position == b.first_position &&
@@ -227,13 +235,20 @@ RC_GTEST_PROP(Control, DamagedBytesNeverCrash, ()) {
 TEST(Control, MarksThatNoMemberPutsAreRefused) {
   const std::vector<std::byte> most(kMaxMarkBytes);
   const std::vector<std::byte> more(kMaxMarkBytes + 1);
-  EXPECT_TRUE(Decode(Encode(MarkMessage{1, 2, 3, 4, 5, most})));
-  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 4, 5, more})));
-  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 4, -5, most}))) << "a negative dimension";
-  EXPECT_TRUE(Decode(Encode(MarkMessage{1, 2, 3, 0, 0, {}})));
-  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 0, 5, {}}))) << "a void mark has no dimension";
-  EXPECT_FALSE(Decode(Encode(MarkMessage{1, 2, 3, 0, 0, std::span(most).first(1)}))) << "nor data";
-  const Bytes whole = Encode(MarkMessage{1, 2, 3, 4, 5, {}});
+  const auto taken = [](std::vector<Mark> marks) {
+    return Decode(Encode(MarkMessage{1, 2, 3, std::move(marks)})).has_value();
+  };
+  const auto half = std::span(most).first(most.size() / 2);
+  EXPECT_TRUE(taken({{4, 5, most}}));
+  EXPECT_TRUE(taken({{4, 5, half}, {6, 0, half}}));
+  EXPECT_FALSE(taken({})) << "no mark";
+  EXPECT_FALSE(taken({{4, 5, more}}));
+  EXPECT_FALSE(taken({{4, 5, most}, {6, 0, half}})) << "together more than fits";
+  EXPECT_FALSE(taken({{4, -5, most}})) << "a negative dimension";
+  EXPECT_TRUE(taken({{0, 0, {}}}));
+  EXPECT_FALSE(taken({{0, 5, {}}})) << "a void mark has no dimension";
+  EXPECT_FALSE(taken({{0, 0, std::span(most).first(1)}})) << "nor data";
+  const Bytes whole = Encode(MarkMessage{1, 2, 3, {{4, 5, std::span(most).first(3)}, {6, 7, {}}}});
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) EXPECT_FALSE(Decode(std::span(whole).first(bytes))) << bytes;
 }
 

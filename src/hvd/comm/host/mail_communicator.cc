@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/comm/host/mail_communicator.h"
 
-#include <algorithm>
+#include <bit>
 #include <memory>
 #include <utility>
 
@@ -22,48 +22,90 @@ MailCommunicator::MailCommunicator(MailOptions options)
     : options_(std::move(options)),
       slots_(options_.order.members.size() * 2 * kSlots),
       received_(options_.order.members.size()),
-      sources_(options_.order.members.size()) {}
+      sources_(options_.order.members.size()) {
+  message_.set = options_.set;
+  for (int places = 1; places < members(); places += hands_on() ? places : 1) {
+    targets_.push_back((options_.me + places) % members());
+  }
+}
 
 bool MailCommunicator::Takes(const Work& work) const {
   const size_t bytes = work.payload.bytes();
   return bytes <= kMostBytes && algorithms::Pick(options_.choices, bytes).algorithm == Algorithm::kOneStep;
 }
 
-bool MailCommunicator::Follows(const Received& received, const MailedMark& mark) {
-  if (mark.epoch == received.epoch) return mark.position == received.next;
+bool MailCommunicator::Follows(const Received& received, uint64_t epoch, uint64_t position) {
+  if (epoch == received.epoch) return position == received.next;
   // An epoch ends at a position where its member has put a mark; the next one begins behind that.
-  return mark.epoch == received.epoch + 1 && mark.position > received.first && mark.position <= received.next;
+  return epoch == received.epoch + 1 && position > received.first && position <= received.next;
 }
 
-Status MailCommunicator::Receive(int member, const MailedMark& mark) {
+Status MailCommunicator::Receive(int sender, const wire::MarkMessage& message) {
+  const int places = (options_.me - sender + members()) % members();
+  const bool mine_to_get = places > 0 && (!hands_on() || std::has_single_bit(static_cast<unsigned>(places)));
+  if (!mine_to_get || std::ssize(message.marks) != CountFor(places)) {
+    return Fail(Code::kInternal, "it sent {} marks from member {} to member {} of {}, which nobody does",
+                message.marks.size(), sender, options_.me, members());
+  }
+  int member = sender;
+  for (const wire::Mark& mark : message.marks) {
+    HVD_RETURN_IF_ERROR(Keep(member, message.epoch, message.position, mark));
+    member = Before(member, 1);
+  }
+  if (hands_on() && message.epoch == epoch_) HandOn(message.epoch, message.position);
+  return {};
+}
+
+Status MailCommunicator::Keep(int member, uint64_t epoch, uint64_t position, const wire::Mark& mark) {
   Received& received = received_[member];
-  const bool begins = mark.epoch == received.epoch + 1;
-  const bool misplaced = mark.epoch == epoch_ && (begins ? mark.position : received.first) != first_;
-  const bool ahead = mark.epoch > epoch_ + 1 || mark.position >= released_ + 2 * kSlots;
-  if (!Follows(received, mark) || misplaced || ahead || mark.data.size() > kMostBytes) {
+  const bool begins = epoch == received.epoch + 1;
+  const bool misplaced = epoch == epoch_ && (begins ? position : received.first) != first_;
+  const bool ahead = epoch > epoch_ + 1 || position >= released_ + 2 * kSlots;
+  if (!Follows(received, epoch, position) || misplaced || ahead) {
     return Fail(
         Code::kInternal,
         "it announced an operation out of turn: {} bytes at position {} of epoch {}, after position {} of epoch "
         "{}, where this rank is at position {} of epoch {}",
-        mark.data.size(), mark.position, mark.epoch, received.next, received.epoch, released_, epoch_);
+        mark.data.size(), position, epoch, received.next, received.epoch, released_, epoch_);
   }
-  if (begins) received.first = mark.position;
-  received.epoch = mark.epoch;
-  received.next = mark.position + 1;
+  if (begins) received.first = position;
+  received.epoch = epoch;
+  received.next = position + 1;
   // Put before it knew that the epoch had ended: withdrawn.
-  if (mark.epoch < epoch_) return {};
-  Slot& slot = At(member, mark.position);
-  slot.epoch = mark.epoch;
-  slot.number = mark.position + 1;
+  if (epoch < epoch_) return {};
+  Slot& slot = At(member, position);
+  slot.epoch = epoch;
+  slot.number = position + 1;
   slot.uid = mark.uid;
   slot.first_dim = mark.first_dim;
   slot.data.assign(mark.data.begin(), mark.data.end());
   return {};
 }
 
-bool MailCommunicator::AgreesWithMe(int member, uint64_t epoch, uint64_t position) const {
-  const uint64_t uid = At(options_.me, position).uid;
-  return uid != 0 && Has(member, epoch, position) && At(member, position).uid == uid;
+void MailCommunicator::SendOwn(uint64_t epoch, uint64_t position) {
+  const Slot& mine = At(options_.me, position);
+  message_.epoch = epoch;
+  message_.position = position;
+  message_.marks.assign(1, {mine.uid, mine.first_dim, mine.data});
+  options_.post(targets_, message_);
+}
+
+void MailCommunicator::HandOn(uint64_t epoch, uint64_t position) {
+  if (!Has(options_.me, epoch, position)) return;
+  Slot& mine = At(options_.me, position);
+  for (; mine.gone < targets_.size(); ++mine.gone) {
+    const int count = CountFor(1 << mine.gone);
+    while (mine.there < count && Has(Before(options_.me, mine.there), epoch, position)) ++mine.there;
+    if (mine.there < count) return;
+    message_.epoch = epoch;
+    message_.position = position;
+    message_.marks.clear();
+    for (int i = 0; i < count; ++i) {
+      const Slot& slot = At(Before(options_.me, i), position);
+      message_.marks.push_back({slot.uid, slot.first_dim, slot.data});
+    }
+    options_.post({&targets_[mine.gone], 1}, message_);
+  }
 }
 
 Announcer::Outcome MailCommunicator::Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim,
@@ -78,7 +120,9 @@ Announcer::Outcome MailCommunicator::Publish(uint64_t epoch, uint64_t position, 
   // Kept, because the result may take the input's place, or the caller the memory, before the others' marks are there.
   slot.data.resize(brings ? work.payload.bytes() : 0);
   work.payload.Gather(0, slot.data.size(), slot.data.data());
-  options_.post({epoch, position, uid, first_dim, slot.data});
+  slot.there = 0;
+  slot.gone = 0;
+  hands_on() ? HandOn(epoch, position) : SendOwn(epoch, position);
   return Outcome::kPublished;
 }
 

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Announcing between members that do not share memory: every member sends its mark, with its data, to every other. One
-// message each way is all that a small operation needs; each member then does it for itself, in the order of the rank
-// layout, so that the bits are those of collective/pairwise.
+// Announcing between members that do not share memory: every member's mark, with its data, comes to every other; each
+// then does the operation for itself, in the order of the rank layout, so that the bits are those of
+// collective/pairwise.
+//
+// Few members send to each other: one message each way is all that a small operation needs. Among more, marks are
+// handed on: a member sends its own to the next one, then its own and the one that came to the second next, then four
+// to the fourth next, and so on, until everybody has all. So a member sends and receives as many messages as its number
+// of members has binary digits. A message goes when all that it is to hold is there. Marks of a member come to me on
+// one way only, in the order in which it put them. What I have decided I have handed on.
 //
 // How many slots are enough. A member publishes at most kSlots positions from the first that it has not released
 // (Publish is busy beyond that). It decides a position only with my mark there, so its first position that is not
@@ -13,6 +19,7 @@
 //
 // Thread safety: call with the progress token.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -22,31 +29,26 @@
 #include "hvd/base/result.h"
 #include "hvd/collective/pairwise/link.h"
 #include "hvd/comm/announcer.h"
+#include "hvd/wire/messages.h"
 
 namespace hvd::comm::host {
 
-// A member's mark as it travels.
-struct MailedMark {
-  uint64_t epoch = 0;
-  uint64_t position = 0;
-  uint64_t uid = 0;
-  int64_t first_dim = 0;
-  std::span<const std::byte> data;
-};
-
 struct MailOptions {
+  int32_t set = 0;  // its number in messages
   int me = 0;
-  collective::pairwise::SumOrder order;         // of all members
-  std::vector<algorithms::Choice> choices;      // for their allreduces
-  std::function<void(const MailedMark&)> post;  // to every other member, in order
+  collective::pairwise::SumOrder order;     // of all members
+  std::vector<algorithms::Choice> choices;  // for their allreduces
+  // To these members; to each in order.
+  std::function<void(std::span<const int> members, const wire::MarkMessage& message)> post;
 };
 
 class MailCommunicator final : public Announcer {
  public:
   static constexpr uint64_t kSlots = 16;
-  // Everybody sends to everybody.
-  static constexpr size_t kMostMembers = 8;
-  static constexpr size_t kMostBytes = 64 << 10;
+  // Who send to each other. Another way through a network costs as much as some messages more.
+  static constexpr int kMostDirect = 8;
+  static constexpr size_t kMostMembers = 1024;
+  static constexpr size_t kMostBytes = wire::kMaxMarkBytes;
 
   // Whether there is anything that they would announce this way.
   static bool Suits(const MailOptions& options);
@@ -54,10 +56,12 @@ class MailCommunicator final : public Announcer {
 
   // Whether it is small: an allreduce of as many bytes would be done in one step.
   bool Takes(const Work& work) const;
-  // A mark has come. kInternal: one that its member cannot have put.
-  Status Receive(int member, const MailedMark& mark);
-  // Whether the member's mark at a position is there and names the same plan as mine.
-  bool AgreesWithMe(int member, uint64_t epoch, uint64_t position) const;
+  // Whether others' marks come by way of third members, so that one that is missing may lie with another.
+  bool hands_on() const { return members() > kMostDirect; }
+  // How many messages this member sends for an operation.
+  int messages() const { return static_cast<int>(targets_.size()); }
+  // Marks have come. kInternal: they cannot have been put, or not be sent to me.
+  Status Receive(int sender, const wire::MarkMessage& message);
   // Bytes of data beside a mark that is there.
   size_t BytesOf(int member, uint64_t position) const { return At(member, position).data.size(); }
 
@@ -80,6 +84,9 @@ class MailCommunicator final : public Announcer {
     uint64_t uid = 0;
     int64_t first_dim = 0;
     std::vector<std::byte> data;
+    // Of my own, where marks are handed on: as many marks up to it are there, and so many messages have gone.
+    int there = 0;
+    size_t gone = 0;
   };
   // What has come from a member so far.
   struct Received {
@@ -95,8 +102,16 @@ class MailCommunicator final : public Announcer {
     return slot.epoch == epoch && slot.number == position + 1;
   }
   int members() const { return static_cast<int>(options_.order.members.size()); }
+  // The member that is so many places before another, in a circle.
+  int Before(int member, int places) const { return (member - places % members() + members()) % members(); }
+  // How many marks a message to who is so many places behind holds.
+  int CountFor(int places) const { return hands_on() ? std::min(places, members() - places) : 1; }
   // Whether this may come after what has come.
-  static bool Follows(const Received& received, const MailedMark& mark);
+  static bool Follows(const Received& received, uint64_t epoch, uint64_t position);
+  Status Keep(int member, uint64_t epoch, uint64_t position, const wire::Mark& mark);
+  // Sends what can be sent of a position.
+  void SendOwn(uint64_t epoch, uint64_t position);
+  void HandOn(uint64_t epoch, uint64_t position);
   // Elements [begin, begin + bytes) of everybody's data.
   void Reduce(uint64_t position, const Work& work, size_t begin, size_t bytes, std::byte* to);
   void Gather(uint64_t position, const Work& work);
@@ -109,6 +124,8 @@ class MailCommunicator final : public Announcer {
   uint64_t released_ = 0;  // all positions below it are finished
   uint32_t finished_ = 0;  // bit i: position released_ + i is finished
   std::vector<const void*> sources_;
+  std::vector<int> targets_;   // to whom this member sends
+  wire::MarkMessage message_;  // the one that is being sent
 };
 
 }  // namespace hvd::comm::host
