@@ -51,7 +51,7 @@ def test_soak(tmp_path):
     ("arguments", "text"),
     [
         (["--only", "sigkill,flood"], "'flood' is none of sigkill, sigsegv"),
-        (["--np", "1"], "'1': give a number of ranks from 2 to 8"),
+        (["--np", "1"], "'1': give a number of ranks from 2 to 16"),
         (["--np", "5-3"], "'5-3': give a number"),
         (["--faults", "0"], "'0' is not a whole number above 0"),
         (["--transport", "pigeon"], "'pigeon' is none of shm, tcp, hosts"),

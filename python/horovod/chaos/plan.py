@@ -48,7 +48,7 @@ KINDS: dict[str, Kind] = {
 }
 
 TRANSPORTS = ("shm", "tcp", "hosts")
-MOST_RANKS = 8
+MOST_RANKS = 16
 
 
 @dataclass(frozen=True)
