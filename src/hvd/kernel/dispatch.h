@@ -7,6 +7,7 @@
 #include <span>
 
 #include "hvd/base/types.h"
+#include "hvd/kernel/kernel.h"
 
 namespace hvd::kernel {
 
@@ -21,6 +22,7 @@ struct ReduceArgs {
   double post = 1.0;
   size_t source_offset = 0;
   size_t destination_offset = 0;
+  Stores stores = Stores::kPlain;
 };
 
 using ReduceFn = void (*)(const ReduceArgs&);

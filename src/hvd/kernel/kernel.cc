@@ -12,12 +12,14 @@
 namespace hvd::kernel {
 
 void Reduce(ReduceOp op, DType type, std::span<const void* const> sources, std::span<void* const> destinations,
-            size_t count, Scale scale) {
+            size_t count, Scale scale, Stores stores) {
   assert(Supports(op, type) && !sources.empty());
   if (count == 0) return;
   const ScopedFpMode mode;
-  ReduceWith(ActiveTable(), op, type,
-             {sources.data(), sources.size(), destinations.data(), destinations.size(), count, scale.pre, scale.post});
+  ReduceArgs args{sources.data(), sources.size(), destinations.data(), destinations.size(),
+                  count,          scale.pre,      scale.post};
+  args.stores = stores;
+  ReduceWith(ActiveTable(), op, type, args);
 }
 
 void ReduceGrouped(ReduceOp op, DType type, std::span<const void* const> sources, std::span<const int> group_sizes,

@@ -19,6 +19,11 @@ struct Scale {
   double post = 1.0;
 };
 
+// How results are stored. A store to a line that another core has written lately waits for it, and longer than a load
+// does; fetched, a loop asks for its lines some time before it stores to them. Depending on the machine, and on whether
+// the others are threads of the same core, that is faster or slower. It changes no bits.
+enum class Stores { kPlain, kFetched };
+
 // For every i < count: acc = sources[0][i]; acc = acc OP sources[k][i] for k = 1, 2, ... in that order; then acc is
 // stored to every destination. A destination may be exactly one of the sources (in place), else it overlaps none.
 // float16 and bfloat16 are accumulated in float and rounded once (to nearest even). Integer sums and products wrap.
@@ -26,7 +31,7 @@ struct Scale {
 // kMax is or. kAverage counts as kSum (the division is the caller's postscale). kAdasum is not for this function.
 // Needs sources.size() >= 1. Buffers may have any alignment. `count` may be 0.
 void Reduce(ReduceOp op, DType type, std::span<const void* const> sources, std::span<void* const> destinations,
-            size_t count, Scale scale = {});
+            size_t count, Scale scale = {}, Stores stores = Stores::kPlain);
 
 // As Reduce with groups: sources are summed group by group (group g holds group_sizes[g] consecutive sources), each
 // group's result is rounded to `type`, and group results are reduced in group order (again in the accumulation type,

@@ -77,6 +77,50 @@ TEST_F(ReduceTest, EqualsReferenceScaled) {
   CheckAll({.pre = -2.5, .post = 1e3}, 0);
 }
 
+// Two sources and one or two destinations have loops of their own, with and without asking for lines ahead; some of
+// these counts are so large that the loops with that run.
+TEST_F(ReduceTest, EqualsReferenceForTwoSourcesHoweverStored) {
+  for (int t = 0; t < kDTypeCount; ++t) {
+    const auto type = static_cast<DType>(t);
+    for (ReduceOp op : kOps) {
+      if (!Supports(op, type)) continue;
+      for (const Scale scale : {Scale{}, Scale{.pre = 0.37, .post = 1.0 / 3}}) {
+        if (type == DType::kBool && scale.pre != 1) continue;
+        for (size_t count : {1, 17, 65, 1000, 4097}) {
+          const Sources in = MakeSources(type, 2, count, 1);
+          const Buffer expected = reference::Reduce(op, type, in.pointers, {2}, count, scale);
+          for (const Table& table : Tables()) {
+            ForceTable(&table);
+            const std::string what = Describe(table, op, type, 2, count);
+            for (size_t destinations : {1, 2, 3}) {
+              for (Stores stores : {Stores::kPlain, Stores::kFetched}) {
+                Destinations out(destinations, count * SizeOf(type), 3);
+                Reduce(op, type, in.pointers, out.pointers(), count, scale, stores);
+                for (void* got : out.pointers()) ExpectSame(type, expected.data(), got, count, what);
+                out.ExpectGuards(what);
+                if (HasFatalFailure()) return;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ReduceTest, TwoInPlaceEqualTwoOutOfPlace) {
+  for (int t = 0; t < kDTypeCount; ++t) {
+    const auto type = static_cast<DType>(t);
+    for (Stores stores : {Stores::kPlain, Stores::kFetched}) {
+      Sources in = MakeSources(type, 2, 4099);
+      const Buffer expected = reference::Reduce(ReduceOp::kMin, type, in.pointers, {2}, 4099, {});
+      void* const out[] = {in.buffers[0].data(), in.buffers[1].data()};
+      Reduce(ReduceOp::kMin, type, in.pointers, out, 4099, {}, stores);
+      for (void* got : out) ExpectSame(type, expected.data(), got, 4099, std::string(NameOf(type)));
+    }
+  }
+}
+
 TEST_F(ReduceTest, InPlaceEqualsOutOfPlace) {
   for (int t = 0; t < kDTypeCount; ++t) {
     const auto type = static_cast<DType>(t);
