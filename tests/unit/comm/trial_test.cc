@@ -53,6 +53,31 @@ TEST(Trial, APauseInBetweenDoesNotCount) {
   EXPECT_GT(NewWays(&trial, &position, 1000, microseconds(100), microseconds(60)), 900);
 }
 
+// A machine that is slower for a while is so both ways, although figures of the way not taken are of before.
+TEST(Trial, ChangesOfSpeedDoNotChangeTheWayForLong) {
+  Trial trial;
+  uint64_t position = 0;
+  NewWays(&trial, &position, 100, microseconds(100), microseconds(110));
+  int taken = 0;
+  for (int i = 0; i < 100; ++i) {
+    taken += NewWays(&trial, &position, 50, microseconds(300), microseconds(330));
+    taken += NewWays(&trial, &position, 50, microseconds(100), microseconds(110));
+  }
+  EXPECT_LT(taken, 1000);
+}
+
+// Large and small ones within a factor of two are no reason to prefer what the small ones went.
+TEST(Trial, TimesCountByTheByte) {
+  Trial trial;
+  for (size_t i = 0; i < Trial::kTries; ++i) {
+    trial.Measured(kOp, kBytes * 3 / 2, false, microseconds(150));
+    trial.Measured(kOp, kBytes, true, microseconds(110));
+  }
+  int offered = 0;
+  for (uint64_t at = 0; at < 1000; ++at) offered += trial.Offers(kOp, kBytes, at);
+  EXPECT_LT(offered, 50);
+}
+
 TEST(Trial, SizesAndOperationsHaveTheirOwnFigures) {
   Trial trial;
   uint64_t position = 0;

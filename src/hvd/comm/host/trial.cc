@@ -18,7 +18,7 @@ uint64_t Mixed(uint64_t position) {
 
 Trial::Key Trial::KeyOf(OpKind op, size_t bytes) { return {op, std::bit_width(bytes)}; }
 
-Duration Trial::Times::shortest() const { return *std::min_element(last.begin(), last.end()); }
+double Trial::Times::shortest() const { return *std::min_element(last.begin(), last.end()); }
 
 bool Trial::Offers(OpKind op, size_t bytes, uint64_t position) const {
   const uint64_t mixed = Mixed(position);
@@ -26,17 +26,17 @@ bool Trial::Offers(OpKind op, size_t bytes, uint64_t position) const {
   if (known == figures_.end()) return mixed % 2 == 0;
   const auto& [old_way, new_way] = known->second;
   if (old_way.count < kTries || new_way.count < kTries) return mixed % 2 == 0;
-  const Duration then = old_way.shortest();
-  const Duration now = new_way.shortest();
+  const double then = old_way.shortest();
+  const double now = new_way.shortest();
   const auto [less, more] = std::minmax(then, now);
-  const bool again = mixed % (more > less * 5 / 4 ? kHardlyEver : kSeldom) == 0;
+  const bool again = mixed % (more > less * 1.25 ? kHardlyEver : kSeldom) == 0;
   return (now < then) != again;
 }
 
 void Trial::Measured(OpKind op, size_t bytes, bool new_way, Duration took) {
   Figures& figures = figures_[KeyOf(op, bytes)];
   Times& times = new_way ? figures.new_way : figures.old_way;
-  times.last[times.count++ % kTries] = took;
+  times.last[times.count++ % kTries] = static_cast<double>(took.count()) / static_cast<double>(bytes);
 }
 
 }  // namespace hvd::comm::host

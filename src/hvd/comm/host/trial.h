@@ -3,8 +3,8 @@
 // Which of two ways is the faster one on this machine, by doing: operations take both in turn until each was measured a
 // few times, then the faster one; now and then the other is tried again, because machines change.
 //
-// Members of a process set each have their own figures, and the new way is taken where all of them offer it. So that
-// they try it together, who tries what at which position is the same for all of them.
+// Members of a process set each have their own figures. Where the new way needs all of them, it is taken if all offer
+// it. So that they try it together, who tries what at which position is the same for all of them.
 //
 // Pure: a function of what was measured. Thread safety: none.
 
@@ -34,11 +34,11 @@ class Trial {
   void Measured(OpKind op, size_t bytes, bool new_way, Duration took);
 
  private:
-  // The last few times. The shortest counts: whatever comes between makes them longer only.
+  // The last few times, in nanoseconds per byte. The shortest counts: whatever comes between makes them longer only.
   struct Times {
-    std::array<Duration, kTries> last{};
+    std::array<double, kTries> last{};
     size_t count = 0;
-    Duration shortest() const;
+    double shortest() const;
   };
   struct Figures {
     Times old_way;
