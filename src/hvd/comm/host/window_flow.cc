@@ -25,8 +25,9 @@ Moved Between(const Work& work, int me, int other, int members, size_t chunk_byt
   const size_t bytes = work.payload.bytes();
   switch (work.op) {
     case OpKind::kAllreduce: {
-      if (chunk_bytes == 0) return {bytes, bytes};
-      // Each reads its slice from the other, and stores the result to it.
+      // Each reads its slice from the other, and stores the result to it. The slices of two are all there is, so
+      // that the commonest case needs no divisions.
+      if (chunk_bytes == 0 || members == 2) return {bytes, bytes};
       const size_t both = SliceBytes(work, chunk_bytes, members, me) + SliceBytes(work, chunk_bytes, members, other);
       return {both, both};
     }
