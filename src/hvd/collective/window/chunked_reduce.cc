@@ -6,25 +6,48 @@
 
 namespace hvd::collective::window {
 
-void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk) {
-  const auto range = pattern::Chunk(bytes, meeting.staging.chunk_bytes, chunk);
+namespace {
+
+// What a member reduces at a time: elements [begin, end) of chunk `chunk` as Meeting::Source knows it.
+struct Portion {
+  size_t chunk;
+  pattern::Range elements;
+};
+
+Portion PortionOf(const Meeting& meeting, size_t bytes, size_t element, size_t chunk) {
+  const size_t chunk_bytes = meeting.staging.chunk_bytes;
+  if (!IsDirect(meeting)) {
+    const auto range = pattern::Chunk(bytes, chunk_bytes, chunk);
+    return {chunk, pattern::Slice(range.size() / element, element, meeting.members(), meeting.me())};
+  }
+  const auto mine = pattern::Slice(bytes / element, element, meeting.members(), meeting.me());
+  const int chunks = static_cast<int>(pattern::ChunkCount(bytes, chunk_bytes));
+  const auto part = pattern::Slice(mine.size(), element, chunks, static_cast<int>(chunk));
+  return {0, {mine.begin + part.begin, mine.begin + part.end}};
+}
+
+}  // namespace
+
+void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk,
+                 kernel::Stores stores) {
   const size_t element = SizeOf(type);
-  const auto slice = pattern::Slice(range.size() / element, element, meeting.members(), meeting.me());
+  const Portion portion = PortionOf(meeting, bytes, element, chunk);
   PerMember<const void*> sources(meeting.members());
   PerMember<void*> targets(meeting.members());
   for (int m = 0; m < meeting.members(); ++m) {
-    sources[m] = meeting.Source(m, chunk) + slice.begin * element;
-    targets[m] = meeting.Target(m, chunk) + slice.begin * element;
+    sources[m] = meeting.Source(m, portion.chunk) + portion.elements.begin * element;
+    targets[m] = meeting.Target(m, portion.chunk) + portion.elements.begin * element;
   }
-  kernel::Reduce(op, type, sources.all(), targets.all(), slice.size(), scale);
+  kernel::Reduce(op, type, sources.all(), targets.all(), portion.elements.size(), scale, stores);
 }
 
 ChunkedReduce::ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
-                             size_t reduced)
+                             size_t reduced, kernel::Stores stores)
     : meeting_(meeting),
       op_(op),
       type_(type),
       scale_(scale),
+      stores_(stores),
       payload_(payload),
       chunks_(pattern::ChunkCount(payload->bytes(), meeting.staging.chunk_bytes)),
       place_(meeting.header(meeting.me()).place),
@@ -63,7 +86,7 @@ bool ChunkedReduce::StageChunk() {
 
 bool ChunkedReduce::ReduceChunk() {
   if (reduced_count_ == chunks_ || !meeting_.AllIn(&in_seen_, reduced_count_ + 1)) return false;
-  ReduceSlice(meeting_, op_, type_, scale_, payload_->bytes(), reduced_count_);
+  ReduceSlice(meeting_, op_, type_, scale_, payload_->bytes(), reduced_count_, stores_);
   meeting_.PublishOut(++reduced_count_);
   out_seen_[meeting_.me()] = reduced_count_;
   return true;

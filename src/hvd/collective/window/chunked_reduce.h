@@ -4,7 +4,9 @@
 //
 // The run is cut into chunks. For every chunk: each member makes it readable (its tensor is in the arena already, or it
 // is copied into a staging ring); member m reduces slice m of the chunk over all members in member order and stores the
-// result to all members; when all have, it is copied out of the ring (nothing to do for arena memory).
+// result to all members; when all have, it is copied out of the ring (nothing to do for arena memory). Where everything
+// is direct, there is no ring to go round: member m has slice m of the whole run, and each chunk is a part of that.
+// In one piece, that is faster.
 //
 // Cost: arena: 2 bytes moved per payload byte and member, the physical limit; two flags per chunk. Staged: one copy in
 // and one out on top. The sum of an element is formed once, by one member, in member order: equal bits everywhere.
@@ -17,14 +19,15 @@ namespace hvd::collective::window {
 
 // This member's part of chunk `chunk` of `bytes`: reduces its slice and stores it to all. Every member's chunk is
 // readable.
-void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk);
+void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk,
+                 kernel::Stores stores = kernel::Stores::kPlain);
 
 class ChunkedReduce final : public Machine {
  public:
   // `payload` stays the caller's until kDone. Chunks that this member has staged already are not staged again.
   // `reduced`: its part of so many chunks was reduced and published before.
   ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
-                size_t reduced = 0);
+                size_t reduced = 0, kernel::Stores stores = kernel::Stores::kPlain);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override;
@@ -38,6 +41,7 @@ class ChunkedReduce final : public Machine {
   const ReduceOp op_;
   const DType type_;
   const kernel::Scale scale_;
+  const kernel::Stores stores_;
   const Payload* payload_;
   const size_t chunks_;
   const Place place_;  // of this rank's data

@@ -27,6 +27,13 @@ std::byte* Locate(const Meeting& meeting, int member, size_t chunk, uint64_t dir
 
 }  // namespace
 
+bool IsDirect(const Meeting& meeting) {
+  for (int m = 0; m < meeting.members(); ++m) {
+    if (meeting.header(m).place != Place::kDirect) return false;
+  }
+  return true;
+}
+
 bool IsFetched(const Meeting& meeting) {
   bool fetched = false;
   for (int m = 0; m < meeting.members(); ++m) {

@@ -67,6 +67,9 @@ struct Meeting {
   }
 };
 
+// Whether all members' data is direct.
+bool IsDirect(const Meeting& meeting);
+
 // Whether all data can be read where it is, by everybody, and some of that is in no arena: then nobody copies anything
 // in. For operations that tell it in their marks: see Header::address.
 bool IsFetched(const Meeting& meeting);

@@ -6,7 +6,6 @@
 
 #include "hvd/base/fetch.h"
 #include "hvd/collective/pattern/slices.h"
-#include "hvd/collective/window/chunked_reduce.h"
 #include "hvd/collective/window/chunked_scatter.h"
 #include "hvd/collective/window/one_shot.h"
 #include "hvd/comm/host/window_flow.h"
@@ -15,7 +14,6 @@
 namespace hvd::comm::host {
 
 using collective::Progress;
-using collective::window::ChunkedReduce;
 using collective::window::ChunkedScatter;
 using collective::window::Header;
 using collective::window::kTinyBytes;
@@ -294,14 +292,14 @@ Meeting WindowCommunicator::MeetingFor(uint64_t position, OpKind op) const {
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
   const Meeting meeting = MeetingFor(position, work->op);
   const bool beside_marks = collective::window::AllBesideMarks(meeting);
-  CountFlow(*work, stream_.me(), beside_marks ? 0 : meeting.staging.chunk_bytes, options_.flows);
+  CountFlow(*work, stream_.me(), beside_marks ? 0 : SlicedBytes(meeting, *work), options_.flows);
   if (beside_marks) {
     FinishBesideMarks(meeting, *work);
     return nullptr;
   }
   switch (work->op) {
     case OpKind::kAllreduce:
-      return std::make_unique<ChunkedReduce>(meeting, work->reduce_op, work->dtype, work->scale, &work->payload);
+      return BeginReduce(meeting, work);
     case OpKind::kReducescatter:
       return std::make_unique<ChunkedScatter>(meeting, work->reduce_op, work->dtype, work->scale, work->member_bytes,
                                               work->result_to, &work->payload);

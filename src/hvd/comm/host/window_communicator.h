@@ -44,7 +44,7 @@ struct WindowOptions {
   size_t eager_bytes = 64 << 10;       // room for data beside a mark
   collective::window::Staging staging;
   bool early = false;            // the first staged chunk of an allreduce is readable as soon as its mark is
-  const Clock* clock = nullptr;  // nullptr: data is never offered to be fetched
+  const Clock* clock = nullptr;  // nullptr: nothing is on trial
   Places places;
 };
 
@@ -144,6 +144,11 @@ class WindowCommunicator final : public Communicator, public Announcer {
   uint64_t Offer(uint64_t position, const Work& work, collective::window::Place place);
   // Whether staged data is such that the others could fetch it, if they can at all.
   bool MayBeFetched(const Work& work) const;
+  // An allreduce that is not beside the marks, and how its results are stored. See window_slices.cc.
+  std::unique_ptr<collective::Machine> BeginReduce(const collective::window::Meeting& meeting, const Work* work);
+  bool StoresOnTrial(const collective::window::Meeting& meeting, const Work& work) const;
+  // Of what a member has one slice: a chunk, or all.
+  static size_t SlicedBytes(const collective::window::Meeting& meeting, const Work& work);
   std::unique_ptr<collective::Machine> BeginPull(const collective::window::Meeting& meeting, const Work* work);
   void FinishBesideMarks(const collective::window::Meeting& meeting, const Work& work);
   void FinishReduction(const collective::window::Meeting& meeting, const Work& work);
