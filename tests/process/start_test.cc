@@ -243,6 +243,30 @@ TEST_F(Start, ARankZeroThatDiesIsNamedAtOnce) {
   }
 }
 
+TEST_F(Start, ARankZeroWithoutItsTokenTellsTheOthers) {
+  const std::string token = WriteFile("token", token_text_);
+  const std::string open = "127.0.0.1:" + std::to_string(FreePort());
+  const std::string closed = "127.0.0.1:" + std::to_string(FreePort());
+  struct Case {
+    std::string where, token, text;
+  };
+  const std::vector<Case> cases{
+      {store_, "", "of 2 cannot come to " + store_ + ": token file /nowhere"},
+      {open, "", "of 2 cannot come to " + open + ": token file /nowhere"},
+      // Without a token rank 0 cannot be believed more than that.
+      {closed, token, "was rank 0 able to read it?"},
+  };
+  for (const Case& one : cases) {
+    LaunchRank(1, 2, one.where, {{"HOROVOD_TOKEN_FILE", one.token}, {"HOROVOD_START_TIMEOUT", "3600"}});
+    LaunchRank(0, 2, one.where, {{"HOROVOD_TOKEN_FILE", "/nowhere"}, {"HOROVOD_LOG_LEVEL", "fatal"}});
+  }
+  const auto outcomes = Join();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_THAT(outcomes[2 * i].text, HasSubstr(cases[i].text));
+    EXPECT_THAT(outcomes[2 * i + 1].text, HasSubstr("token file /nowhere"));
+  }
+}
+
 TEST_F(Start, ARankThatDiesIsNamedAtOnceOnTheOthers) {
   const std::string where = "127.0.0.1:" + std::to_string(FreePort());
   LaunchRank(0, 4, where, {{"HOROVOD_START_TIMEOUT", "3600"}});
@@ -297,6 +321,7 @@ TEST_F(Start, BadTokenFilesAreNamed) {
       EXPECT_THAT(Error({{"HOROVOD_RANK", rank},
                          {"HOROVOD_SIZE", "2"},
                          {"HOROVOD_RENDEZVOUS_ADDR", store_},
+                         {"HOROVOD_START_TIMEOUT", "0.1"},
                          {"HOROVOD_TOKEN_FILE", path}}),
                   AllOf(HasSubstr(path), HasSubstr(text)));
     }

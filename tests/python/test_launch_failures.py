@@ -74,6 +74,34 @@ def test_the_report_names_the_rank(how, code, end, tmp_path):
         assert "    ValueError: no luck\n" in result.stderr.split("horovodrun: the job failed")[1]
 
 
+# Without the launcher the others would wait for it until the start time-out.
+BEFORE_INIT = """
+import os, signal, sys
+import horovod.numpy as hvd
+if os.environ["HOROVOD_RANK"] == "0":
+    if sys.argv[1] == "is killed": os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "has no token": os.environ["HOROVOD_TOKEN_FILE"] = "/nowhere"
+    if sys.argv[1] == "has no log": os.environ.update(HOROVOD_AUTOTUNE="1", HOROVOD_AUTOTUNE_LOG="/nowhere/log")
+hvd.init()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "reason"),
+    [
+        ("is killed", 137, "SIGKILL"),
+        ("has no token", 1, "token file /nowhere cannot be opened"),
+        ("has no log", 1, "HOROVOD_AUTOTUNE_LOG=/nowhere/log cannot be written"),
+    ],
+)
+def test_a_rank_0_that_fails_before_the_ranks_have_met_ends_the_job(how, code, reason):
+    flags = ["--json", "--start-timeout", "3600"]
+    result = horovodrun("-np", "3", *flags, sys.executable, "-c", BEFORE_INIT, how)
+    said = report(result)
+    assert (result.returncode, said["first"]["rank"]) == (code, 0), result.stderr
+    assert reason in result.stderr.split("horovodrun: the job failed")[1]
+
+
 # A child that leaves the rank's process group and session, and ignores requests to end.
 STUBBORN = "import os, signal, sys, time\n" + (
     "if os.fork() == 0:\n"

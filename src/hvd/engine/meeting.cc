@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "hvd/engine/meeting_refusal.h"
 #include "hvd/engine/meeting_text.h"
 #include "hvd/net/crypto.h"
 #include "hvd/net/deadline.h"
@@ -56,7 +57,7 @@ Result<std::vector<Card>> Meeting::Meet(Card mine) {
   Status met = store_->Set(AtKey(config_.rank), EncodeStart({config_.generation, mine_.process}));
   if (met) met = config_.rank == 0 ? Host() : Join();
   if (!met) {
-    came_too_early_ = config_.rank != 0 && prefix_.empty() && met.error().code == Code::kUnknown;
+    came_too_early_ = config_.rank != 0 && prefix_.empty() && !refused_ && met.error().code == Code::kUnknown;
     GiveUp(met.error());
     return Fail(std::move(met).error());
   }
@@ -157,6 +158,7 @@ Status Meeting::Join() {
       }
       HVD_RETURN_IF_ERROR(CheckStillMine());
     } else {
+      HVD_RETURN_IF_ERROR(CheckRefusal());
       HVD_RETURN_IF_ERROR(CheckLeft(Missing()));
       HVD_RETURN_IF_ERROR(CheckGenerations({0}));
     }
@@ -269,6 +271,14 @@ Status Meeting::CheckTrouble() {
   HVD_ASSIGN_OR_RETURN(const auto text, Look(Key("trouble")));
   if (text) return Fail(DecodeError(*text));
   return {};
+}
+
+Status Meeting::CheckRefusal() {
+  HVD_ASSIGN_OR_RETURN(const auto note, Look(RefusalKey(config_)));
+  auto refusal = note ? ReadRefusal(config_, *note) : std::nullopt;
+  if (!refusal) return {};
+  refused_ = true;
+  return Fail(std::move(*refusal));
 }
 
 Status Meeting::CheckDeaths(const std::vector<Rank>& ranks) {

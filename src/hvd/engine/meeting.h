@@ -10,6 +10,7 @@
 //
 //   hvd/at/RANK              who is starting now, in which generation; for the words of errors
 //   hvd/GENERATION/job       the invitation: card of rank 0, whose nonce is the meeting's name
+//   hvd/GENERATION/refusal   instead of an invitation: why rank 0 does not come (meeting_refusal.h)
 //   hvd/GENERATION/NAME/...  card/RANK, verdict ("ok" or an error), trouble (an error), what Put writes, done/RANK
 //
 // A rank that cannot go on writes `trouble`; those who wait look at it now and then, and at whether the ranks that they
@@ -73,6 +74,8 @@ class Meeting {
   Status OnVerdict(const std::string& text);
 
   Status CheckTrouble();
+  // Fails if rank 0 says that it does not come.
+  Status CheckRefusal();
   // Of ranks whose card is known.
   Status CheckDeaths(const std::vector<Rank>& ranks);
   // Fails if the launcher says that one of these ranks, whose card is not known, has ended well.
@@ -101,6 +104,7 @@ class Meeting {
   std::vector<std::optional<Card>> cards_;  // by rank; others than rank 0 know them all after the verdict
   std::optional<Error> differs_;            // why rank 0, whose invitation we follow, will not take us
   bool invited_ = false;                    // rank 0's invitation lies in the store
+  bool refused_ = false;                    // rank 0 does not come, and has said so
   bool came_too_early_ = false;
   bool stale_ = false;  // there was an invitation of a process that has ended
 };

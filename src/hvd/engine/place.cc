@@ -3,12 +3,16 @@
 
 #include <algorithm>
 
+#include "hvd/engine/meeting_refusal.h"
 #include "hvd/net/address.h"
 #include "hvd/net/deadline.h"
 #include "hvd/rendezvous/factory.h"
 
 namespace hvd::engine {
 namespace {
+
+// For a store that somebody else may serve to answer.
+constexpr Duration kTurnAway = std::chrono::seconds(1);
 
 tl::unexpected<Error> BadPlace(const std::string& address, std::string_view why) {
   return Fail(Code::kInvalidArgument,
@@ -18,8 +22,11 @@ tl::unexpected<Error> BadPlace(const std::string& address, std::string_view why)
 }
 
 // The same words as for every other variable.
-Error Named(const std::string& address, Error error) {
-  error.message = fmt::format("HOROVOD_RENDEZVOUS_ADDR={}: {}", address, error.message);
+Error Named(const Config& config, Error error) {
+  error.message = fmt::format("HOROVOD_RENDEZVOUS_ADDR={}: {}", config.rendezvous_addr, error.message);
+  if (error.code == Code::kPermissionDenied && config.rank != 0 && !config.token_file.empty()) {
+    error.message += "; was rank 0 able to read it?";
+  }
   // Not one of hvd.h's codes.
   if (error.code == Code::kAlreadyExists) error.code = Code::kFailedPrecondition;
   return error;
@@ -45,6 +52,44 @@ Status ServeOrFindServer(rendezvous::Options options, Place* place) {
   return {};
 }
 
+// By what the options say, as the one who serves where nobody else does, or as a guest.
+Status Enter(const rendezvous::Options& options, bool serves, Place* place) {
+  if (serves && !IsFolder(options.address) && !IsInProcess(options.address)) {
+    HVD_RETURN_IF_ERROR(ServeOrFindServer(options, place));
+  }
+  if (place->store != nullptr) return {};
+  HVD_ASSIGN_OR_RETURN(place->store, rendezvous::OpenStore(options));
+  return {};
+}
+
+// Rank 0 has no token, and those who have one, or need none, wait for it: it says why it does not come where each of
+// them looks. What it says cannot be read by those with the token, who learn only that it does not have it. Whoever
+// serves the store for the ranks, as a launcher does, sees rank 0 end, and tells the others better.
+void TurnAway(const Config& config, const Error& why, Time deadline) {
+  const std::string& address = config.rendezvous_addr;
+  const bool shared = IsFolder(address) || IsInProcess(address);
+  rendezvous::Options options{.address = address, .timeout = std::min<Duration>(net::Left(deadline), kTurnAway)};
+  Place with_token, open;
+  if (auto token = net::Token::Generate(); token && !shared && !IsLocal(address)) {
+    options.token = std::move(*token);
+    (void)Enter(options, true, &with_token);
+    options.token.reset();
+  }
+  (void)Enter(options, true, &open);
+  for (const Place* place : {&open, &with_token}) {
+    if (place->store == nullptr || (place->server == nullptr && !shared)) continue;
+    return Refuse(place->store.get(), config, why, deadline);
+  }
+}
+
+Result<std::optional<net::Token>> LoadToken(const Config& config, Time deadline) {
+  if (config.token_file.empty()) return std::optional<net::Token>();
+  auto token = net::Token::Load(config.token_file);
+  if (token) return std::optional(std::move(*token));
+  if (config.rank == 0) TurnAway(config, token.error(), deadline);
+  return Fail(std::move(token).error());
+}
+
 }  // namespace
 
 Status CheckPlace(const std::string& address) {
@@ -65,21 +110,14 @@ Result<Place> OpenPlace(const Config& config, Time deadline) {
   HVD_RETURN_IF_ERROR(CheckPlace(address));
   Place place;
   place.address = address;
-  if (!config.token_file.empty()) {
-    HVD_ASSIGN_OR_RETURN(place.token, net::Token::Load(config.token_file));
-  }
+  HVD_ASSIGN_OR_RETURN(place.token, LoadToken(config, deadline));
   rendezvous::Options options;
   options.address = address;
   options.insecure = config.insecure;
   if (!IsLocal(address)) options.token = place.token;
   options.timeout = std::max(net::Left(deadline), Duration(1));
-  if (config.rank == 0 && !IsFolder(address) && !IsInProcess(address)) {
-    if (auto served = ServeOrFindServer(options, &place); !served) return Fail(Named(address, served.error()));
-  }
-  if (place.store == nullptr) {
-    auto store = rendezvous::OpenStore(options);
-    if (!store) return Fail(Named(address, std::move(store).error()));
-    place.store = std::move(*store);
+  if (auto entered = Enter(options, config.rank == 0, &place); !entered) {
+    return Fail(Named(config, std::move(entered).error()));
   }
   return place;
 }

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "hvd/engine/meeting_refusal.h"
 #include "hvd/engine/meeting_text.h"
 #include "hvd/net/deadline.h"
 #include "hvd/rendezvous/factory.h"
@@ -289,6 +290,31 @@ TEST_F(MeetingTest, RankZerosDeathIsNamedBeforeTheTimeOut) {
   EXPECT_THAT(starters[1].error, HasSubstr(fmt::format("rank 0 (pid {} on here) of 3 ended", child)));
 }
 
+TEST_F(MeetingTest, ARankZeroThatCannotComeSaysWhyBeforeTheTimeOut) {
+  auto starters = Starters(3);
+  const auto store = Store();
+  {
+    const Refusal refusal(store.get(), starters[0].config, {Code::kNotFound, "no token file"});
+    starters.erase(starters.begin());
+    for (Starter& starter : starters) starter.config.start_timeout_s = 3600;
+    RunAll(starters);
+  }
+  for (const Starter& starter : starters) {
+    EXPECT_EQ(starter.code, Code::kNotFound);
+    EXPECT_EQ(starter.error, fmt::format("rank 0 (pid {}) of 3 cannot come to {}: no token file", getpid(), where_));
+    (void)store->Delete(fmt::format("hvd/at/{}", starter.config.rank));
+  }
+  EXPECT_EQ(FilesLeft(), 0);
+}
+
+TEST_F(MeetingTest, ARefusalThatAKilledJobLeftIsIgnored) {
+  const auto store = Store();
+  ASSERT_TRUE(store->Set("hvd/0/refusal", EncodeRefusal({0, Dead()}, {Code::kNotFound, "no token file"})));
+  auto starters = Starters(2);
+  RunAll(starters);
+  for (const Starter& starter : starters) EXPECT_EQ(starter.error, "");
+}
+
 TEST_F(MeetingTest, WhoGivesUpLaterIsHeard) {
   auto starters = Starters(2);
   const auto run = [&](Rank rank, auto&& then) {
@@ -339,24 +365,6 @@ TEST_F(MeetingTest, WhoGetsStuckLaterIsNamed) {
   EXPECT_THAT(
       gathered.error().message,
       HasSubstr(fmt::format("rank 1 (pid {} on here) of 2 came to {} and did not get ready", getpid(), where_)));
-}
-
-TEST(Card, SurvivesCodingAndRefusesTheRest) {
-  Card card = MakeCard(4);
-  card.nonce = "abc";
-  card.no_shm = "two\nlines";
-  card.settings.algorithms = "any:host:direct=none";
-  const std::string text = Encode(card);
-  const auto decoded = DecodeCard(text);
-  ASSERT_TRUE(decoded);
-  EXPECT_EQ(decoded->process, card.process);
-  EXPECT_EQ(decoded->no_shm, "two lines");
-  EXPECT_EQ(decoded->settings.algorithms, card.settings.algorithms);
-  EXPECT_EQ(Encode(*decoded), Encode(*DecodeCard(Encode(*decoded))));
-  EXPECT_FALSE(DecodeCard(""));
-  EXPECT_FALSE(DecodeCard(text + "\n"));
-  EXPECT_FALSE(DecodeCard(text.substr(0, text.rfind('\n'))));
-  EXPECT_EQ(DecodeCard("9.9.9\nname\nwhatever")->version, "9.9.9");
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a rank 0 that cannot come leaves for the others, who would wait for its invitation until their time is up.
+//
+//   hvd/GENERATION/refusal   who it is and why it does not come
+//
+// It lies there for a moment only. A folder outlives the job, so one that a killed process left there counts for
+// nothing.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hvd/base/config.h"
+#include "hvd/base/result.h"
+#include "hvd/engine/meeting_text.h"
+#include "hvd/rendezvous/store.h"
+
+namespace hvd::engine {
+
+std::string RefusalKey(const Config& config);
+std::string EncodeRefusal(const Start& who, const Error& why);
+
+// The note, as long as this exists. The store outlives it.
+class Refusal {
+ public:
+  Refusal(rendezvous::Store* store, const Config& config, const Error& why);
+  ~Refusal();
+  Refusal(const Refusal&) = delete;
+  Refusal& operator=(const Refusal&) = delete;
+
+  bool written() const { return written_; }
+
+ private:
+  rendezvous::Store* const store_;
+  const std::string key_;
+  const bool written_;
+};
+
+// Leaves the note for as long as ranks that start together may need to read it, but not beyond the deadline.
+void Refuse(rendezvous::Store* store, const Config& config, const Error& why, Time deadline);
+
+// What the others make of a note; none: it is of no value.
+std::optional<Error> ReadRefusal(const Config& config, std::string_view note);
+
+}  // namespace hvd::engine
