@@ -59,6 +59,7 @@ class Start : public ::testing::Test {
       pids_.push_back(pid);
       return pid;
     }
+    if (user_ != 0 && setresuid(user_, user_, user_) != 0) _exit(1);
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
     Outcome& outcome = outcomes_[index];
     outcome.status = hvd_init(nullptr, nullptr);
@@ -125,6 +126,7 @@ class Start : public ::testing::Test {
   Outcome* outcomes_ = nullptr;
   std::vector<int> pids_;
   int count_ = 0;
+  uid_t user_ = 0;  // of those that are launched; 0: this one
 };
 
 TEST_F(Start, AFolderServesOneJobAfterTheOther) {
@@ -206,6 +208,19 @@ TEST_F(Start, TokensOfAServedStoreThatDifferAreAHintOnBothSides) {
   EXPECT_THAT(outcomes[4].text, HasSubstr("another job token"));
   EXPECT_THAT(outcomes[5].text, HasSubstr("another job token"));
   EXPECT_EQ(outcomes[5].status, HVD_PERMISSION_DENIED);
+}
+
+TEST_F(Start, RanksOfTwoUsersAreToldSo) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  const std::string where = "127.0.0.1:" + std::to_string(FreePort());
+  // Rank 0 is there as long as rank 1 tries.
+  LaunchRank(0, 2, where, {{"HOROVOD_START_TIMEOUT", "3"}});
+  user_ = 65534;
+  LaunchRank(1, 2, where, {{"HOROVOD_START_TIMEOUT", "1.5"}});
+  const auto outcomes = Join();
+  EXPECT_THAT(outcomes[0].text, AllOf(HasSubstr("rank 1 of 2 did not come"), HasSubstr("runs as user 65534")));
+  EXPECT_THAT(outcomes[1].text, AllOf(HasSubstr("a store of user 0 is there"), HasSubstr("runs as user 65534"),
+                                      HasSubstr("HOROVOD_TOKEN_FILE")));
 }
 
 TEST_F(Start, ATakenPortIsNamed) {

@@ -243,6 +243,23 @@ TEST_F(TcpStore, AbsentServerHasItsOwnError) {
   EXPECT_NE(store.error().message.find("is rank 0 running?"), std::string::npos);
 }
 
+TEST_F(TcpStore, AStoreOfAnotherUserIsAHint) {
+  const uid_t stranger = geteuid() + 1;
+  for (const std::string store : {"17", "step"}) {
+    const auto theirs = net::Listen(*net::Address::UnixAbstract(tcp::SocketName(stranger, store)));
+    ASSERT_TRUE(theirs) << theirs.error().message;
+    options_.address = store == "17" ? "127.0.0.1:17" : "local:" + store;
+    options_.timeout = milliseconds(300);
+    const auto opened = OpenStore(options_);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, Code::kDeadlineExceeded);
+    EXPECT_NE(opened.error().message.find(fmt::format("a store of user {} is there", stranger)), std::string::npos)
+        << opened.error().message;
+    // It knocked, so that the other side may know.
+    EXPECT_TRUE(net::WaitFor(theirs->get(), POLLIN, Soon()));
+  }
+}
+
 TEST_F(TcpStore, ClientsMayComeBeforeTheServer) {
   for (const bool token : {true, false}) {
     options_ = Options{.timeout = seconds(20)};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/rendezvous/tcp/dial.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,6 +12,7 @@
 #include "hvd/net/deadline.h"
 #include "hvd/net/socket.h"
 #include "hvd/rendezvous/tcp/endpoint.h"
+#include "hvd/rendezvous/tcp/other_user.h"
 #include "hvd/rendezvous/tcp/protocol.h"
 
 namespace hvd::rendezvous::tcp {
@@ -95,6 +98,21 @@ std::string KnockAtTheOtherDoor(const Options& options, const std::shared_ptr<ne
                      front.ToString());
 }
 
+// Whose store is there, if it is another user's; that one is let know that we came.
+std::string KnockAtAnotherUsersDoor(const Options& options) {
+  const auto endpoint = ResolveEndpoint(options);
+  if (!endpoint || endpoint->protection != Protection::kSameUser) return "";
+  const bool named = !endpoint->name.empty();
+  const std::string store = named ? endpoint->name : std::to_string(endpoint->where.port);
+  const auto user = OtherUserWith(store);
+  if (!user) return "";
+  const auto door = net::Address::UnixAbstract(SocketName(*user, store));
+  if (!door) return "";
+  (void)net::Connect(*door, net::DeadlineAfter(kKnockTime));
+  return fmt::format("; a store of user {} is there, and this process runs as user {}: start all ranks as one user{}",
+                     *user, ::geteuid(), named ? "" : ", or give all of them the same HOROVOD_TOKEN_FILE");
+}
+
 // Ranks that started together must not come back together.
 Duration Jittered(Duration pause) {
   thread_local std::minstd_rand random{std::random_device{}()};
@@ -113,7 +131,10 @@ Result<std::unique_ptr<net::Stream>> Dial(const Options& options) {
     if (stream || IsFinal(stream.error().code)) return stream;
     const Duration left = net::Left(deadline);
     // Not at first, when the server is probably just about to come.
-    if (found.empty() && (attempt % 8 == 0 || left == Duration::zero())) found = KnockAtTheOtherDoor(options, tls);
+    if (found.empty() && (attempt % 8 == 0 || left == Duration::zero())) {
+      found = KnockAtTheOtherDoor(options, tls);
+      if (found.empty()) found = KnockAtAnotherUsersDoor(options);
+    }
     if (left == Duration::zero()) {
       return Fail(Code::kDeadlineExceeded, "no store answered at {} within {:.3g} s; is rank 0 running? ({}{})",
                   options.address, net::InSeconds(options.timeout), stream.error().message, found);

@@ -12,8 +12,10 @@ constexpr std::string_view kLocal = "local:";
 
 }  // namespace
 
+std::string SocketName(uid_t user, std::string_view store) { return fmt::format("hvd-store-{}-{}", user, store); }
+
 Result<net::Address> LocalName(uint16_t port) {
-  return net::Address::UnixAbstract(fmt::format("hvd-store-{}-{}", ::geteuid(), port));
+  return net::Address::UnixAbstract(SocketName(::geteuid(), std::to_string(port)));
 }
 
 Result<Endpoint> ResolveEndpoint(const Options& options) {
@@ -21,8 +23,7 @@ Result<Endpoint> ResolveEndpoint(const Options& options) {
     Endpoint local;
     local.name = options.address.substr(kLocal.size());
     local.protection = Protection::kSameUser;
-    HVD_ASSIGN_OR_RETURN(const net::Address name,
-                         net::Address::UnixAbstract(fmt::format("hvd-store-{}-{}", ::geteuid(), local.name)));
+    HVD_ASSIGN_OR_RETURN(const net::Address name, net::Address::UnixAbstract(SocketName(::geteuid(), local.name)));
     local.addresses = {name};
     return local;
   }

@@ -2,8 +2,11 @@
 #pragma once
 // From what the user gave to sockets: which addresses, under which protection. Client and server decide alike.
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hvd/base/result.h"
@@ -30,6 +33,8 @@ struct Endpoint {
 // kNotFound: the name does not resolve, at the moment. kPermissionDenied: another machine, no token and not `insecure`.
 Result<Endpoint> ResolveEndpoint(const Options& options);
 
+// The name of the unix socket at which a user serves a store, which is a port, or a name of its own.
+std::string SocketName(uid_t user, std::string_view store);
 // The unix socket that stands for a port of this machine where there is no token.
 Result<net::Address> LocalName(uint16_t port);
 

@@ -137,6 +137,8 @@ void Server::OnListener() {
     if (!*accepted) return;
     if (auto added = AddClient(std::move(**accepted)); !added) {
       log::Debug("the store refused a client: {}", added.error().message);
+      const std::lock_guard lock(mutex_);
+      last_refusal_ = added.error().message;
     }
   }
 }
