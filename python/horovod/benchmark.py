@@ -21,9 +21,11 @@ import numpy as np
 
 import horovod.numpy as hvd
 from horovod.common import abi
+from horovod.numpy.adapter import bfloat16
 
 OPS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier")
 DTYPES = tuple(abi.DTYPES)
+COMPRESSIONS = ("none", "fp16", "bf16")
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30}
 # Blocks up to so many bytes get so many timed calls.
 _CALLS = ((1 << 10, 1000), (64 << 10, 500), (1 << 20, 100), (16 << 20, 15))
@@ -66,14 +68,7 @@ def element_type(name: str) -> np.dtype:
     """
     if name not in DTYPES:
         raise ValueError(f"'{name}' is no element type of hvd; there are {', '.join(DTYPES)}")
-    if name != "bfloat16":
-        return np.dtype(name)
-    try:
-        import ml_dtypes
-    except ImportError:
-        cure = "install the package ml_dtypes, which has it, or use `hvd_perf --dtype bfloat16`"
-        raise ValueError(f"bfloat16 is no type of NumPy's own: {cure}") from None
-    return np.dtype(ml_dtypes.bfloat16)
+    return bfloat16("use `hvd_perf --dtype bfloat16`") if name == "bfloat16" else np.dtype(name)
 
 
 def default_calls(size: int) -> int:
@@ -94,21 +89,32 @@ def bandwidths(op: str, size: int, ranks: int, microseconds: float) -> tuple[flo
     return algbw, algbw * (2 * share if op == "allreduce" else share if blocks else 1)
 
 
-def _require_possible(op: str, dtype: str) -> None:
+def _require_possible(op: str, dtype: str, compression: str) -> None:
     if op == "reducescatter" and dtype == "bool":
-        raise ValueError("reducescatter of bool is not possible: it only sums, and bool has no sum; give another type")
+        raise ValueError(
+            "dtype: reducescatter of bool is not possible: it only sums, and bool has no sum; give another type"
+        )
+    if compression == "none":
+        return
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression: '{compression}' is none; there are {', '.join(COMPRESSIONS)}")
+    if op != "allreduce":
+        raise ValueError(f"compression: {compression} is for allreduce alone, not for {op}")
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"compression: {compression} is for float32 and float64; {dtype} travels as it is")
 
 
 class _Call:
     """An operation on its data, to be repeated."""
 
-    def __init__(self, op: str, size: int, dtype: str, arena: bool) -> None:
-        _require_possible(op, dtype)
+    def __init__(self, op: str, size: int, dtype: str, arena: bool, compression: str = "none") -> None:
+        _require_possible(op, dtype, compression)
         ranks = hvd.size()
         element = element_type(dtype)
         count = size // element.itemsize
-        self._name = f"horovod.benchmark.{op}.{dtype}.{size}"
+        self._name = f"horovod.benchmark.{op}.{dtype}.{compression}.{size}"
         self._op = op
+        self._compression = getattr(hvd.Compression, compression)
         self._reduce = hvd.Max if dtype == "bool" else hvd.Sum  # bool has no sum
         # By rank: sums of ones and twos are exact in the shortest type; what is moved shows from whom it is.
         numbers = np.arange(ranks)
@@ -122,6 +128,8 @@ class _Call:
         self._input.fill(self._values[hvd.rank()])
 
     def __call__(self) -> np.ndarray | None:
+        if self._compression is not hvd.Compression.none:
+            return hvd.allreduce(self._input, op=self._reduce, name=self._name, compression=self._compression)
         if self._op == "allreduce":
             return hvd.allreduce_(self._input, op=self._reduce, name=self._name)
         if self._op == "allgather":
@@ -149,18 +157,27 @@ class _Call:
             raise RuntimeError(f"wrong result of {self._name} on rank {hvd.rank()}")
 
 
-def measure(op: str, size: int, dtype: str = "float32", calls: int | None = None, arena: bool = False) -> Row:
+def measure(
+    op: str,
+    size: int,
+    dtype: str = "float32",
+    calls: int | None = None,
+    arena: bool = False,
+    compression: str = "none",
+) -> Row:
     """
     Check and time one operation; all ranks call it, and all get the same.
 
     `size` is that of a block: each rank's input; for alltoall what one rank sends to one, for reducescatter each rank's
-    output. `dtype` is one of DTYPES; reductions are sums, of bool, which has none, the maximum.
+    output. `dtype` is one of DTYPES; reductions are sums, of bool, which has none, the maximum. `compression` is one of
+    COMPRESSIONS, for an allreduce of float32 or float64; such a call makes a new array for its result, and its bytes
+    are those of `dtype`.
 
     >>> hvd.init()
     >>> measure("allreduce", 1024, calls=3).calls
     3
     """
-    call = _Call(op, size, dtype, arena)
+    call = _Call(op, size, dtype, arena, compression)
     calls = calls or default_calls(size)
     for _ in range(3):  # the first time a name is agreed upon, then it is known
         call.check()
@@ -176,10 +193,11 @@ def measure(op: str, size: int, dtype: str = "float32", calls: int | None = None
     return Row(op, size, calls, slowest[0], median, slowest[calls * 9 // 10], *bandwidths(op, size, hvd.size(), median))
 
 
-def heading(dtype: str, arena: bool) -> str:
+def heading(dtype: str, arena: bool, compression: str) -> str:
     """Return the table's first lines."""
     memory = "arena" if arena else "private"
-    title = f"# hvd {hvd.__version__}, {hvd.size()} ranks, {dtype}, {memory} memory, fresh data, checked"
+    what = dtype if compression == "none" else f"{dtype} as {compression} on the way"
+    title = f"# hvd {hvd.__version__}, {hvd.size()} ranks, {what}, {memory} memory, fresh data, checked"
     times = "".join(f"{name:>12}" for name in ("min us", "median us", "p90 us"))
     return f"{title}\n{'op':14}{'bytes':>12}{'calls':>8}{times}{'algbw':>9}{'busbw':>9}"
 
@@ -230,15 +248,21 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
         "--sizes", type=_listed(parse_size), default=sizes, help="bytes of a block; default 4,1K,64K,1M,16M"
     )
     parser.add_argument("--dtype", type=_dtype, default="float32", help=f"of {', '.join(DTYPES)}; default float32")
+    parser.add_argument(
+        "--compression",
+        choices=COMPRESSIONS,
+        default="none",
+        help="as what an allreduce of float32 or float64 travels; default none",
+    )
     parser.add_argument("--calls", type=_positive, help="timed calls of each; default by size")
     parser.add_argument("--arena", action="store_true", help="memory of hvd.empty, which needs no copy")
     parser.add_argument("--json", metavar="FILE", help="write the rows to this file, or with - print them instead")
     found = parser.parse_args(words)
     try:
         for op in found.ops:
-            _require_possible(op, found.dtype)
+            _require_possible(op, found.dtype, found.compression)
     except ValueError as error:
-        parser.error(f"--dtype: {error}")
+        parser.error(f"--{error}")
     least = element_type(found.dtype).itemsize
     if any(size % least for size in found.sizes):
         parser.error(f"--sizes: {found.dtype} has {least} bytes, and a size must hold whole elements")
@@ -248,11 +272,11 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
 def _measure_all(wanted: argparse.Namespace) -> list[Row]:
     shown = hvd.rank() == 0 and wanted.json != "-"
     if shown:
-        print(heading(wanted.dtype, wanted.arena), flush=True)
+        print(heading(wanted.dtype, wanted.arena, wanted.compression), flush=True)
     rows = []
     for op in wanted.ops:
         for size in wanted.sizes if op != "barrier" else [0]:
-            rows.append(measure(op, size, wanted.dtype, wanted.calls, wanted.arena))
+            rows.append(measure(op, size, wanted.dtype, wanted.calls, wanted.arena, wanted.compression))
             if shown:
                 print(as_line(rows[-1]), flush=True)
     return rows
@@ -263,6 +287,7 @@ def _write_json(where: str, wanted: argparse.Namespace, rows: list[Row]) -> None
         "version": hvd.__version__,
         "ranks": hvd.size(),
         "dtype": wanted.dtype,
+        "compression": wanted.compression,
         "arena": wanted.arena,
         "rows": [asdict(row) for row in rows],
     }

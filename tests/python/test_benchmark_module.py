@@ -63,6 +63,9 @@ def test_sums_are_exact_on_many_ranks(monkeypatch, engine):
         (["--sizes", "4,x"], "'x' is no size"),
         (["--sizes", "4", "--dtype", "float64"], "float64 has 8 bytes"),
         (["--calls", "0"], "'0' is no number of at least 1"),
+        (["--compression", "fp8"], "invalid choice: 'fp8'"),
+        (["--compression", "fp16", "--ops", "allreduce,alltoall"], "is for allreduce alone, not for alltoall"),
+        (["--compression", "bf16", "--dtype", "float16"], "is for float32 and float64; float16 travels as it is"),
     ],
 )
 def test_a_wrong_argument_is_named(words, text, capsys):
@@ -72,10 +75,40 @@ def test_a_wrong_argument_is_named(words, text, capsys):
     assert text in capsys.readouterr().err
 
 
-def test_bfloat16_needs_a_package(monkeypatch):
+def test_bfloat16_needs_a_package(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(ValueError, match="install the package ml_dtypes"):
         benchmark.element_type("bfloat16")
+    with pytest.raises(SystemExit):
+        benchmark.main(["--dtype", "bfloat16"])
+    assert "argument --dtype: NumPy has no bfloat16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("compression", benchmark.COMPRESSIONS)
+def test_compression_on_two_ranks(compression, tmp_path):
+    out = tmp_path / "out.json"
+    words = ("--sizes", "8,1M", "--calls", "2", "--compression", compression, "--json", out)
+    done = launching.horovodrun("-np", "2", *MODULE, *words)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(out.read_text())
+    assert result["compression"] == compression
+    assert [row["bytes"] for row in result["rows"]] == [8, 1 << 20]
+    assert (f"as {compression} on the way" in done.stdout) == (compression != "none")
+
+
+def test_compression_is_that_of_the_library(engine, monkeypatch):
+    used = []
+    allreduce = benchmark.hvd.allreduce
+
+    def noted(*args, **more):
+        used.append(more.get("compression"))
+        return allreduce(*args, **more)
+
+    monkeypatch.setattr(benchmark.hvd, "allreduce", noted)
+    benchmark.measure("allreduce", 64, calls=1, compression="bf16")
+    assert benchmark.hvd.Compression.bf16 in used
+    with pytest.raises(ValueError, match="is for allreduce alone, not for broadcast"):
+        benchmark.measure("broadcast", 64, calls=1, compression="bf16")
 
 
 def test_json_alone(engine, capsys):

@@ -123,10 +123,17 @@ def test_one_rank_rounds_as_many_do():
 
 def test_what_numpy_cannot_cast_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with pytest.raises(NotImplementedError, match="install ml_dtypes"):
+    with pytest.raises(NotImplementedError, match="install the package ml_dtypes"):
         hvd.Compression.bf16.compress(np.ones(2, "f4"))
     whole = np.arange(3)
     assert hvd.Compression.bf16.compress(whole)[1] is None
+
+
+def test_bfloat16_is_sent_as_float16_if_asked():
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    small, context = hvd.Compression.fp16.compress(np.ones(2, bfloat16))
+    assert (small.dtype, context) == (np.float16, bfloat16)
+    assert hvd.Compression.fp16.decompress(small, context).dtype == bfloat16
 
 
 def test_casts_of_bfloat16():

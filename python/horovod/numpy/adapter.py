@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import math
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from horovod.common import abi, memory, request
 from horovod.common.arguments import show
+from horovod.common.exceptions import HorovodUnsupportedError
 
 _CODES: dict[np.dtype, int] = {np.dtype(name): code for name, code in abi.DTYPES.items() if name != "bfloat16"}
 _ELSE = "or use the form without _"
@@ -25,6 +27,16 @@ def dtype_code(dtype: np.dtype, argument: str = "tensor has element type") -> in
             raise ValueError(f"{argument} {dtype}, which is not supported; supported are {', '.join(abi.DTYPES)}")
         code = _CODES[dtype] = abi.DTYPES["bfloat16"]
     return code
+
+
+def bfloat16(instead: str) -> np.dtype:
+    """Return bfloat16 of the package ml_dtypes; where there is none, the error says what to do `instead`."""
+    try:
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        raise HorovodUnsupportedError(
+            f"NumPy has no bfloat16 of its own: install the package ml_dtypes, or {instead}"
+        ) from None
 
 
 def as_input(tensor: Any) -> np.ndarray:

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
 from horovod.common import abi
 from horovod.common.arguments import show
-from horovod.common.exceptions import HorovodUnsupportedError
-from horovod.numpy.adapter import as_input
+from horovod.numpy.adapter import as_input, bfloat16
 
 
 class NoneCompressor:
@@ -28,19 +26,19 @@ class NoneCompressor:
         return tensor
 
 
-class FP16Compressor:
-    """
-    Sends floating-point arrays as float16: 11 bits of precision, up to 65504. Integers stay as they are.
-
-    `allreduce` and `grouped_allreduce` leave float32 and float64 to the library, which casts them on their way.
-    """
+class _CastCompressor:
+    """Sends floating-point arrays as a smaller type and leaves all others as they are."""
 
     @staticmethod
-    def compress(tensor: Any) -> tuple[np.ndarray, np.dtype | None]:
+    def _smaller() -> np.dtype:
+        raise NotImplementedError
+
+    @classmethod
+    def compress(cls, tensor: Any) -> tuple[np.ndarray, np.dtype | None]:
         """Return the array to send and what `decompress` needs."""
         array = as_input(tensor)
-        if array.dtype.name == "bfloat16" or array.dtype.kind == "f":
-            return array.astype(np.float16), array.dtype
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+            return array.astype(cls._smaller(), copy=False), array.dtype
         return array, None
 
     @staticmethod
@@ -49,7 +47,19 @@ class FP16Compressor:
         return tensor if ctx is None else tensor.astype(ctx)
 
 
-class BF16Compressor:
+class FP16Compressor(_CastCompressor):
+    """
+    Sends floating-point arrays as float16: 11 bits of precision, up to 65504. Integers stay as they are.
+
+    `allreduce` and `grouped_allreduce` leave float32 and float64 to the library, which casts them on their way.
+    """
+
+    @staticmethod
+    def _smaller() -> np.dtype:
+        return np.dtype(np.float16)
+
+
+class BF16Compressor(_CastCompressor):
     """
     Sends floating-point arrays as bfloat16: 8 bits of precision, the range of float32. Integers stay as they are.
 
@@ -58,27 +68,8 @@ class BF16Compressor:
     """
 
     @staticmethod
-    def compress(tensor: Any) -> tuple[np.ndarray, np.dtype | None]:
-        """Return the array to send and what `decompress` needs."""
-        array = as_input(tensor)
-        if array.dtype.kind == "f":
-            return array.astype(_bfloat16()), array.dtype
-        return array, None
-
-    @staticmethod
-    def decompress(tensor: np.ndarray, ctx: np.dtype | None) -> np.ndarray:
-        """Return the array in its first type."""
-        return tensor if ctx is None else tensor.astype(ctx)
-
-
-def _bfloat16() -> np.dtype:
-    try:
-        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
-    except ImportError:
-        raise HorovodUnsupportedError(
-            "hvd.Compression.bf16: NumPy has no bfloat16 of its own: install ml_dtypes, or use it with allreduce and "
-            "grouped_allreduce of float32 and float64, which need none"
-        ) from None
+    def _smaller() -> np.dtype:
+        return bfloat16("use hvd.Compression.bf16 with allreduce and grouped_allreduce of float32 and float64 alone")
 
 
 class Compression:
