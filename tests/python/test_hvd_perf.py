@@ -57,6 +57,20 @@ def test_steps_of_training_are_checked_and_timed(buffers):
     assert all(min(row["compute_s"], row["communication_s"], row["step_s"]) > 0 for row in result["rows"])
 
 
+def test_shares_that_cannot_be_are_marked_as_noise(tmp_path):
+    """A step with reductions is no shorter than one without; few steps of more ranks than cores may look so."""
+    out = tmp_path / "out.json"
+    words = ("--train", "resnet50", "--compute", "wait", "--ranks", "4", "--ratio", "1", "--iters", "1")
+    done = perf(*words, "--json", str(out))
+    assert done.returncode == 0, done.stderr
+    row = json.loads(out.read_text())["rows"][0]
+    cells = done.stdout.splitlines()[2].split()
+    hidden, efficiency = (float(cell.rstrip("%")) for cell in cells[5:7])
+    assert hidden == pytest.approx(100 * row["hidden"], abs=0.06), "as measured"
+    assert row["noise"] == (max(hidden, efficiency) > 100) == (cells[7:] == ["noise"])
+    assert row["noise"] == ("# noise: " in done.stdout)
+
+
 def test_a_launcher_is_noticed(tmp_path):
     out = tmp_path / "out.json"
     done = launching.horovodrun("-np", "2", HVD_PERF, "--sizes", "4,4K", "--iters", "3", "--json", out)

@@ -44,7 +44,8 @@ other    --init-bench N      time until the last of N started processes has retu
 algbw = bytes / time, with the bytes of all n blocks for allgather, alltoall and reducescatter;
 busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for those three.
 With --mode async the time is that of the whole window divided by its operations.
-hidden = the share of the reduction that does not make the step longer; efficiency = compute alone / step.
+hidden = the share of the reduction that does not make the step longer; efficiency = compute alone / step. Both are
+printed as measured; above 100 % they are noise, and marked so.
 )";
 
 struct Named {

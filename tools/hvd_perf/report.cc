@@ -91,10 +91,17 @@ void ReportTraining(const Options& o, int ranks, const std::vector<TrainRow>& ro
                 o.buffers_name.c_str(), o.ratio);
     std::printf("%8s %7s %12s %14s %10s %8s %11s\n", "compute", "steps", "compute ms", "reduction ms", "step ms",
                 "hidden", "efficiency");
+    bool noise = false;
     for (const TrainRow& row : rows) {
-      std::printf("%8s %7d %12.2f %14.2f %10.2f %7.1f%% %10.1f%%\n", row.compute.c_str(), row.steps,
+      std::printf("%8s %7d %12.2f %14.2f %10.2f %7.1f%% %10.1f%%%s\n", row.compute.c_str(), row.steps,
                   row.compute_s * 1e3, row.communication_s * 1e3, row.step_s * 1e3, row.hidden() * 100,
-                  row.efficiency() * 100);
+                  row.efficiency() * 100, Name(row.noise(), "  noise", ""));
+      noise = noise || row.noise();
+    }
+    if (noise) {
+      std::printf(
+          "# noise: steps with reductions took less time than those without, which cannot be: measure more steps "
+          "(--iters), or on a machine with less else to do\n");
     }
     FlushTable();
   }
@@ -107,9 +114,9 @@ void ReportTraining(const Options& o, int ranks, const std::vector<TrainRow>& ro
   for (const TrainRow& row : rows) {
     std::fprintf(json.get(),
                  "%s\n  {\"compute\": \"%s\", \"steps\": %d, \"compute_s\": %.6f, \"communication_s\": %.6f, "
-                 "\"step_s\": %.6f, \"hidden\": %.4f, \"efficiency\": %.4f}",
+                 "\"step_s\": %.6f, \"hidden\": %.4f, \"efficiency\": %.4f, \"noise\": %s}",
                  &row == rows.data() ? "" : ",", row.compute.c_str(), row.steps, row.compute_s, row.communication_s,
-                 row.step_s, row.hidden(), row.efficiency());
+                 row.step_s, row.hidden(), row.efficiency(), Name(row.noise(), "true", "false"));
   }
   std::fprintf(json.get(), "\n]}\n");
 }

@@ -2,6 +2,7 @@
 #pragma once
 // Steps of training without the training: the gradients of a known network are reduced in the order in which a backward
 // pass makes them, while the rest of the step is computed.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct TrainRow {
 
   double hidden() const { return 1 - (step_s - compute_s) / communication_s; }
   double efficiency() const { return compute_s / step_s; }
+  // The step took less time than the part of it that is compute, by as much as the table shows: steps differ by more
+  // than what is measured.
+  bool noise() const { return std::max(hidden(), efficiency()) >= 1.0005; }
 };
 
 // Measured steps where the options do not say.
