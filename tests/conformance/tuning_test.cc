@@ -225,6 +225,27 @@ TEST_P(TuningTest, BlockingOperationsOfOneNameSumRight) {
   });
 }
 
+TEST_P(TuningTest, EveryRanksCountersSayWhatIsInForce) {
+  const int size = GetParam();
+  RunThreads(size, [&](int rank, hvd_context* ctx) {
+    const auto in_force = [&] { return ctx->engine.load()->ReadCounters(); };
+    const auto begin = in_force();
+    EXPECT_EQ(begin.chunk_percent, 100u);
+    EXPECT_EQ(begin.chunk_bytes, 64u << 10);
+    EXPECT_GT(begin.eager_bytes, 4096u);
+    if (rank == 0) ctx->engine.load()->Retune({.chunk_percent = 50, .eager_bytes = 4096, .spin_us = 0});
+    for (int round = 0; round < 3; ++round) {
+      float one = 1;
+      ASSERT_EQ(Sum(ctx, "one", &one, 1), HVD_OK) << hvd_last_error();
+    }
+    const auto now = in_force();
+    EXPECT_EQ(now.chunk_percent, 50u);
+    EXPECT_EQ(now.chunk_bytes, 32u << 10);
+    EXPECT_EQ(now.eager_bytes, 4096u);
+    EXPECT_EQ(now.spin_us, 0u);
+  });
+}
+
 // A set that is added has the values that the global set had at that position, or gets them with its own log.
 TEST_P(TuningTest, SetsThatAreAddedWorkWithTheSameValues) {
   constexpr size_t kCount = 50'000;

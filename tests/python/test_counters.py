@@ -149,6 +149,20 @@ def test_text_is_what_prometheus_reads_and_says_the_same():
                 assert value(metrics, "peer_sent_bytes_total", peer=str(peer), transport="shm") == sent
 
 
+GIVEN = {"HOROVOD_CHUNK_BYTES": "131072", "HOROVOD_EAGER_LIMIT": "4096", "HOROVOD_SPIN_US": "50"}
+
+
+@on_ranks(1, 2, env=GIVEN)
+def test_values_in_force():
+    now = hvd.counters()["tuning"]
+    assert now == {"chunk_percent": 100, "chunk_bytes": 131072, "eager_limit_bytes": 4096, "spin_us": 50}
+    metrics = parse(hvd.counters_text())
+    assert value(metrics, "chunk_percent") == 100
+    assert value(metrics, "chunk_bytes") == 131072
+    assert value(metrics, "eager_limit_bytes") == 4096
+    assert value(metrics, "spin_seconds") == pytest.approx(50e-6)
+
+
 @on_ranks(2)
 def test_errors_are_counted_and_leave_the_counters():
     with pytest.raises(hvd.HorovodInternalError):

@@ -9,7 +9,9 @@
 // are read while the engine works may be of different moments.
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +28,16 @@ constexpr size_t CountedKind(OpKind op, ReduceOp reduce) {
   if (op == OpKind::kAllreduce && reduce == ReduceOp::kAdasum) return 7;
   return op > OpKind::kJoin ? 8 : static_cast<size_t>(op);
 }
+
+// A number as it is now. Thread safety: as Tally, with Set in the place of Add.
+class Gauge {
+ public:
+  void Set(uint64_t value) { value_.store(value, std::memory_order_relaxed); }
+  uint64_t load() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
 
 struct Counters {
   explicit Counters(int size) : peers(static_cast<size_t>(size)) {}
@@ -48,6 +60,14 @@ struct Counters {
     Tally wait;  // ticks, in those
   };
   std::vector<Peer> peers;
+
+  // What tuning changes, of the global process set (docs/guide/autotune.md).
+  struct InForce {
+    Gauge chunk_percent;  // chunks and slices, of those that the job began with
+    Gauge chunk_bytes;    // of data that is staged in shared memory
+    Gauge eager_bytes;    // most bytes beside a mark
+    Gauge spin_us;        // before this rank sleeps
+  } in_force;
 
   Tally operations;  // over in any way, also those that nobody here asked for: a measure of progress
   Tally cache_hits;

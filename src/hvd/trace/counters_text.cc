@@ -138,6 +138,10 @@ Readings Read(const Counters& counters, const TickScale& ticks) {
   readings.fusion_batches = counters.fusion_batches.load();
   readings.fusion_tensors = counters.fusion_tensors.load();
   readings.fusion_bytes = counters.fusion_bytes.load();
+  readings.chunk_percent = counters.in_force.chunk_percent.load();
+  readings.chunk_bytes = counters.in_force.chunk_bytes.load();
+  readings.eager_bytes = counters.in_force.eager_bytes.load();
+  readings.spin_us = counters.in_force.spin_us.load();
   readings.stalls = counters.stalls.load();
   readings.sleeps = counters.sleeps.load();
   return readings;
@@ -156,6 +160,9 @@ std::string ToJson(const Readings& r) {
   fmt::format_to(std::back_inserter(out), R"(,"cache":{{"hits":{},"misses":{}}})", r.cache_hits, r.cache_misses);
   fmt::format_to(std::back_inserter(out), R"(,"fusion":{{"batches":{},"tensors":{},"bytes":{},"threshold_bytes":{}}})",
                  r.fusion_batches, r.fusion_tensors, r.fusion_bytes, r.fusion_threshold);
+  fmt::format_to(std::back_inserter(out),
+                 R"(,"tuning":{{"chunk_percent":{},"chunk_bytes":{},"eager_limit_bytes":{},"spin_us":{}}})",
+                 r.chunk_percent, r.chunk_bytes, r.eager_bytes, r.spin_us);
   fmt::format_to(std::back_inserter(out), R"(,"stalls":{},"sleeps":{}}})", r.stalls, r.sleeps);
   return out;
 }
@@ -175,6 +182,11 @@ std::string ToPrometheus(const Readings& r) {
   out.Counter("fusion_tensors_total", "Operations that ran in batches.", r.fusion_tensors);
   out.Counter("fusion_bytes_total", "Input bytes of operations that ran in batches.", r.fusion_bytes);
   out.Gauge("fusion_threshold_bytes", "Most bytes of one batch.", r.fusion_threshold);
+  out.Gauge("chunk_percent", "Chunks and slices, in percent of those at the start.", r.chunk_percent);
+  out.Gauge("chunk_bytes", "Size of a chunk that is staged in shared memory.", r.chunk_bytes);
+  out.Gauge("eager_limit_bytes", "Most bytes of data beside the mark of its operation.", r.eager_bytes);
+  out.Gauge("spin_seconds", "How long a rank that waits looks before it sleeps.",
+            static_cast<double>(r.spin_us) * 1e-6);
   out.Counter("stalls_total", "Stall warnings.", r.stalls);
   out.Counter("sleeps_total", "Times that the engine went to sleep.", r.sleeps);
   return out.Take();

@@ -55,6 +55,10 @@ struct Readings {
   uint64_t fusion_tensors = 0;
   uint64_t fusion_bytes = 0;
   uint64_t fusion_threshold = 0;
+  uint64_t chunk_percent = 0;
+  uint64_t chunk_bytes = 0;
+  uint64_t eager_bytes = 0;
+  uint64_t spin_us = 0;
   uint64_t stalls = 0;
   uint64_t sleeps = 0;
 };

@@ -70,6 +70,11 @@ Readings Example() {
   counters.cache_hits.Add(9);
   counters.requests.Add(1);
   counters.fusion_bytes.Add(~uint64_t{0} >> 1);
+  counters.in_force.chunk_percent.Set(200);
+  counters.in_force.chunk_percent.Set(50);
+  counters.in_force.chunk_bytes.Set(32768);
+  counters.in_force.eager_bytes.Set(4096);
+  counters.in_force.spin_us.Set(10);
   Readings readings = Read(counters, TickScale());
   readings.rank = 0;
   readings.size = 2;
@@ -95,6 +100,10 @@ TEST(CountersText, JsonHasEveryNumberOnce) {
   EXPECT_TRUE(root["peers"]["0"]["sent_bytes"].fields.empty());
   EXPECT_EQ(root["cache"]["hits"].number, 9);
   EXPECT_EQ(root["cache"]["misses"].number, 1);
+  EXPECT_EQ(root["tuning"]["chunk_percent"].number, 50);
+  EXPECT_EQ(root["tuning"]["chunk_bytes"].number, 32768);
+  EXPECT_EQ(root["tuning"]["eager_limit_bytes"].number, 4096);
+  EXPECT_EQ(root["tuning"]["spin_us"].number, 10);
 }
 
 TEST(CountersText, PrometheusEscapesLabelsAndKeepsWholeNumbers) {
@@ -105,6 +114,10 @@ TEST(CountersText, PrometheusEscapesLabelsAndKeepsWholeNumbers) {
   EXPECT_TRUE(Has(text, "# TYPE horovod_operations_total counter")) << text;
   EXPECT_TRUE(Has(text, R"(horovod_peer_sent_bytes_total{rank="0",peer="1",transport="shm"} 7)")) << text;
   EXPECT_TRUE(Has(text, R"(horovod_fusion_bytes_total{rank="0"} 9223372036854775807)")) << text;
+  EXPECT_TRUE(Has(text, R"(horovod_chunk_percent{rank="0"} 50)")) << text;
+  EXPECT_TRUE(Has(text, R"(horovod_chunk_bytes{rank="0"} 32768)")) << text;
+  EXPECT_TRUE(Has(text, R"(horovod_eager_limit_bytes{rank="0"} 4096)")) << text;
+  EXPECT_TRUE(Has(text, R"(horovod_spin_seconds{rank="0"} 0.000010000)")) << text;
   EXPECT_EQ(text.back(), '\n');
 }
 
