@@ -1,65 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m horovod.flight names the right rank and the right cause, for every way in which a job hangs."""
 
-import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
-
 import pytest
-from horovod.flight import __main__ as command
-from horovod.flight import diagnose, load
-
-SECOND = 10**9
-NOW = 5000 * SECOND  # every rank's monotonic clock at its dump
-WALL = 1_700_000_000 * SECOND
-
-
-def op(name, state="sent", ago=60.0, **fields):
-    """One operation; it reached each of its states `ago` seconds before the dump."""
-    order = ["submitted", "sent", "agreed", "running", "done"]
-    reached = order[: order.index(state) + 1] if state in order else ["submitted", state]
-    record = {"set": 0, "name": name, "op": "ALLREDUCE", "dtype": "float32", "shape": [10], "bytes": 40}
-    record.update({"reduce": "sum", "state": state, "ns": {s: NOW - int(ago * SECOND) for s in reached}})
-    record.update(fields)
-    return record
-
-
-class Folder:
-    """Writes dumps as the library does."""
-
-    def __init__(self, path, size):
-        self.path = path
-        self.size = size
-
-    def dump(self, rank, *ops, reason="SIGUSR2", before=0.0, peers=(), sets=(), end=True, **header):
-        head = {"flight": 1, "rank": rank, "size": self.size, "generation": 0, "pid": 100 + rank, "host": f"node{rank}"}
-        head.update({"boot": f"boot{rank}", "version": "0", "reason": reason, "monotonic_ns": NOW})
-        head.update({"wall_ns": WALL - int(before * SECOND), "submitted": len(ops), "kept": len(ops), **header})
-        lines = [head, *peers, *sets, *({"n": n, **record} for n, record in enumerate(ops))]
-        if end:
-            lines.append({"end": True, "skipped": 0})
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (self.path / f"flight.{rank}.json").write_text(text)
-
-    def verdict(self, **options):
-        return diagnose(load(self.path), **options)
+from flight_folder import Folder, blamed, op, peer
 
 
 @pytest.fixture
 def job(tmp_path):
     return Folder(tmp_path, 4)
-
-
-def blamed(verdict):
-    return verdict.cause, verdict.ranks
-
-
-def peer(rank):
-    return {"peer": rank, "host": f"node{rank}", "pid": 100 + rank}
 
 
 @pytest.mark.parametrize("culprit", range(4))
@@ -375,98 +323,3 @@ def test_a_fresh_operation_beside_a_stalled_one_blames_nobody(job):
         job.dump(rank, op("fresh", ago=0.01), *([op("a")] if rank != 1 else []))
     job.dump(2, op("a"))
     assert job.verdict().ranks == [1]
-
-
-def test_what_is_broken_is_read_as_far_as_it_goes(job):
-    for rank in range(4):
-        job.dump(rank, op("a"))
-    path = job.path / "flight.3.json"
-    path.write_text(path.read_text()[:-60])
-    (job.path / "flight.2.json").write_text("")
-    (job.path / "flight.x.json").write_text("[]\n")
-    (job.path / "flight.1.json.part").write_text("half")
-    assert sorted(load(job.path)) == [0, 1, 3]
-    assert not load(job.path)[3].whole
-    assert blamed(job.verdict()) == ("no_dump", [2])
-
-
-def run(*arguments):
-    argv = [sys.executable, "-m", "horovod.flight", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_the_command_prints_a_short_block(job):
-    for rank in (0, 1, 3):
-        job.dump(rank, op("a"), peers=[peer(2)])
-    result = run(job.path)
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
-    assert lines[0] == 'Stuck: ALLREDUCE "a", for 60 s'
-    assert lines[1].startswith("At fault: rank 2: left no dump")
-    assert lines[2] == "Waiting: ranks 0, 1, 3"
-    assert lines[-1] == "From the dumps of 3 of 4 ranks."
-    assert len(lines) <= 8
-
-
-def test_the_command_writes_json(job):
-    for rank in (0, 1, 3):
-        job.dump(rank, op("a"))
-    verdict = json.loads(run(job.path, "--json").stdout)
-    assert verdict["cause"] == "no_dump"
-    assert verdict["ranks"] == [2]
-    assert verdict["dumped"] == [0, 1, 3]
-
-
-def test_the_command_says_what_it_could_not_read(job):
-    for rank in (0, 1, 3):
-        job.dump(rank, op("a", "done", 61), op("a"), end=rank != 3)
-    (job.path / "flight.2.json").write_text("not a dump\n")
-    lines = run(job.path).stdout.splitlines()
-    assert lines[-3:] == [
-        "From the dumps of 3 of 4 ranks.",
-        "Truncated: the dump of rank 3 has 2 of 2 operations.",
-        "Not readable: flight.2.json: it does not begin with the header of a dump.",
-    ]
-    verdict = json.loads(run(job.path, "--json").stdout)
-    assert verdict["truncated"] == [3]
-    assert list(verdict["unreadable"]) == ["flight.2.json"]
-
-
-def test_the_command_says_when_there_is_nothing(tmp_path):
-    def says():
-        result = run(tmp_path / "folder")
-        assert (result.returncode, result.stdout) == (2, "")
-        return result.stderr
-
-    assert "cannot list" in (text := says())
-    assert "No such file or directory" in text
-    (tmp_path / "folder").write_text("")
-    assert "Not a directory" in says()
-    (tmp_path / "folder").unlink()
-    (tmp_path / "folder").mkdir()
-    assert "no dumps (flight.RANK.json) in" in says()
-    (tmp_path / "folder" / "flight.0.json").write_text("")
-    (tmp_path / "folder" / "flight.1.json").mkdir()
-    text = says()
-    assert "none of the 2 dumps" in text
-    assert "flight.0.json: it does not begin with the header" in text
-    assert "flight.1.json: Is a directory" in text
-
-
-def test_processes_of_this_machine_are_looked_at(job):
-    """A stopped process is told from a dead one, without its help."""
-    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
-        os.kill(child.pid, signal.SIGSTOP)
-        os.waitpid(child.pid, os.WUNTRACED)
-        here = {"host": "here", "boot": boot, "wall_ns": time.time_ns()}
-        known = [{"peer": 2, "host": "here", "pid": child.pid}]
-        for rank in (0, 1, 3):
-            job.dump(rank, op("a"), peers=known, **here)
-        dumps = load(job.path)
-        assert blamed(diagnose(dumps, probe=command.local_probe(dumps))) == ("stopped", [2])
-    finally:
-        child.kill()
-        child.wait()
-    assert blamed(diagnose(dumps, probe=command.local_probe(dumps))) == ("dead", [2])

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from horovod.common import abi, request
+from horovod.common.operation import Operation
 from horovod.common.process_sets import id_of
 
 # One name for all barriers of a set: a known name costs no negotiation. So threads take turns.
@@ -23,7 +24,7 @@ def barrier(process_set: Any) -> None:
     turn = _turns.get(identifier) or _turns.setdefault(identifier, threading.RLock())
     with turn:
         try:
-            request.run(request.Operation(abi.BARRIER, identifier, name=_NAME), ())
+            request.run(Operation(abi.BARRIER, identifier, name=_NAME), ())
         except ValueError as error:
             if "same name as another" not in str(error):
                 raise

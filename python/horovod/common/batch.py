@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from horovod.common import request
+from horovod.common.operation import Operation
 
 # An operation with what `request.submit` keeps of it.
-Item = tuple[request.Operation, Sequence[Any]]
+Item = tuple[Operation, Sequence[Any]]
 
 
 def run_all(items: Sequence[Item]) -> None:
@@ -36,7 +37,7 @@ class _Flight:
         self._handles: list[int] = []
         self._outputs: list[tuple[int, int]] = []  # begin and end, in order
 
-    def start(self, operation: request.Operation, keep: Sequence[Any]) -> None:
+    def start(self, operation: Operation, keep: Sequence[Any]) -> None:
         address, size = operation.target or (0, 0)
         if size > 0:
             at = bisect.bisect_left(self._outputs, (address + size, 0))

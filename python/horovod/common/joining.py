@@ -7,6 +7,7 @@ import os
 import threading
 
 from horovod.common import abi, request
+from horovod.common.operation import Operation
 
 _NAME = b"join.noname"
 # A rank joins once at a time: threads take turns.
@@ -20,7 +21,7 @@ def join() -> int:
     global _handle
     with _turn:
         if not request.in_flight(_handle):
-            _handle = request.submit(request.Operation(abi.JOIN, 0, name=_NAME), (), lambda result: result.number)
+            _handle = request.submit(Operation(abi.JOIN, 0, name=_NAME), (), lambda result: result.number)
         return request.synchronize(_handle)
 
 

@@ -15,6 +15,7 @@ import cloudpickle
 import numpy as np
 
 from horovod.common import abi, arguments, request
+from horovod.common.operation import Operation
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of, ranks_of
 
 # The same on every rank although the objects' types may differ: often only the root has one.
@@ -97,8 +98,8 @@ def _own_rank() -> int:
     return HorovodBasics().rank()
 
 
-def _operation(op: int, kind: str, array: np.ndarray, name: str, identifier: int, **more: Any) -> request.Operation:
-    return request.Operation(
+def _operation(op: int, kind: str, array: np.ndarray, name: str, identifier: int, **more: Any) -> Operation:
+    return Operation(
         op=op,
         process_set=identifier,
         dtype=abi.DTYPES[array.dtype.name],

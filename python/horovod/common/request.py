@@ -20,6 +20,7 @@ from horovod.common.arguments import whole_number
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.memory import Block
+from horovod.common.operation import NOWHERE, Operation, give_back, take_slot
 from horovod.common.status import check, exception, forked
 
 
@@ -37,152 +38,6 @@ _WITH_RESULT = frozenset((abi.ALLGATHER, abi.ALLTOALL, abi.REDUCESCATTER, abi.JO
 
 # A wait inside the library does not see Ctrl-C; Python looks for it between two such waits.
 _INTERRUPT_CHECK_S = 0.25
-
-_SLOTS_KEPT = 1024
-
-
-class _Slot:
-    """
-    A request with its parts, used again by the thread that made it: making one costs more than a small operation.
-
-    But for the name and the addresses it is filled in once.
-    """
-
-    __slots__ = ("request", "request_ref", "input", "output", "result", "result_ref", "handle", "handle_ref", "arrays")
-
-    def __init__(self, operation: Operation) -> None:
-        self.request = abi.Request(struct_size=ctypes.sizeof(abi.Request))
-        self.request_ref = ctypes.byref(self.request)
-        self.input = self.request.input  # views, not copies
-        self.output = self.request.output
-        self.result = abi.Output(struct_size=ctypes.sizeof(abi.Output))
-        self.result_ref = ctypes.byref(self.result)
-        self.handle = ctypes.c_uint64()
-        self.handle_ref = ctypes.byref(self.handle)
-        self.arrays = operation.describe(self.request)
-
-
-class _Slots(threading.local):
-    def __init__(self) -> None:
-        # By what is to be done. Taken out while in use: a signal handler may run an operation inside another one.
-        self.free: dict[tuple[Any, ...], _Slot] = {}
-
-
-_NOWHERE = (None, 0)
-_slots = _Slots()
-
-
-def _take_slot(operation: Operation, description: tuple[Any, ...]) -> _Slot:
-    slot = _slots.free.pop(description, None) or _Slot(operation)
-    slot.request.name = operation.name
-    source, target = slot.input, slot.output
-    source.data, source.bytes = operation.source
-    target.data, target.bytes = operation.target or _NOWHERE
-    slot.handle.value = 0
-    return slot
-
-
-def _give_back(slot: _Slot, description: tuple[Any, ...]) -> None:
-    slots = _slots.free
-    if len(slots) >= _SLOTS_KEPT:
-        slots.clear()
-    slots[description] = slot
-
-
-class Operation:
-    """
-    What is to be done, equal on all ranks but for the addresses. `target` None: the library allocates the output.
-
-    It gets its name last, by `named` or `name_group`: a number of an unnamed one is used up only when all else is good.
-    """
-
-    __slots__ = (
-        "op",
-        "name",
-        "dtype",
-        "shape",
-        "process_set",
-        "source",
-        "target",
-        "reduce_op",
-        "root_rank",
-        "scale",
-        "splits",
-        "flags",
-    )
-
-    def __init__(
-        self,
-        op: int,
-        process_set: int,
-        dtype: int = 0,
-        shape: tuple[int, ...] = (0,),
-        source: tuple[int, int] = (0, 0),
-        target: tuple[int, int] | None = None,
-        reduce_op: int = abi.SUM,
-        root_rank: int = 0,
-        scale: tuple[float, float] = (1.0, 1.0),
-        splits: tuple[int, ...] | None = None,
-        name: bytes = b"",
-        flags: int = 0,
-    ) -> None:
-        self.op = op
-        self.name = name
-        self.process_set = process_set
-        self.dtype = dtype
-        self.shape = shape
-        self.source = source
-        self.target = target
-        self.reduce_op = reduce_op
-        self.root_rank = root_rank
-        self.scale = scale
-        self.splits = splits
-        self.flags = flags
-
-    def named(self, kind: str, name: str | None) -> Operation:
-        """Give it the name that all ranks must give."""
-        self.name = names.wire_name(kind, name, self.process_set)
-        return self
-
-    def description(self) -> tuple[Any, ...]:
-        """All but the name and the addresses: many operations have it alike."""
-        return (
-            self.shape,
-            self.dtype,
-            self.op,
-            self.reduce_op,
-            self.scale,
-            self.process_set,
-            self.root_rank,
-            self.splits,
-            self.flags,
-        )
-
-    def describe(self, request: abi.Request) -> tuple[ctypes.Array | None, ...]:
-        """Fill in what `description` has. Returns what must live as long as the request."""
-        shape = (ctypes.c_int64 * max(len(self.shape), 1))(*self.shape)
-        splits = None
-        request.op = self.op
-        request.process_set = self.process_set
-        request.dtype = self.dtype
-        request.ndim = len(self.shape)
-        request.shape = ctypes.addressof(shape)
-        request.reduce_op = self.reduce_op
-        request.root_rank = self.root_rank
-        request.prescale, request.postscale = self.scale
-        request.flags = self.flags
-        if self.splits is not None:
-            splits = (ctypes.c_int32 * len(self.splits))(*self.splits)
-            request.splits, request.nsplits = ctypes.addressof(splits), len(self.splits)
-        return shape, splits
-
-
-def name_group(operations: Sequence[Operation], kind: str, name: str | None) -> Sequence[Operation]:
-    """Name the members of a group, which are of one process set and at least one."""
-    base = names.wire_name(kind, name, operations[0].process_set)
-    for number, operation in enumerate(operations, start=1):
-        operation.name = b"%s_%dof%d" % (base, number, len(operations))
-    return operations
 
 
 def _failure(code: int, operation: Operation) -> Exception:
@@ -202,7 +57,7 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
         _sweep()
     with_result = operation.op in _WITH_RESULT
     description = operation.description()
-    slot = _take_slot(operation, description)
+    slot = take_slot(operation, description)
     try:
         code = load().hvd_run_for(None, slot.request_ref, _INTERRUPT_CHECK_S, slot.result_ref, slot.handle_ref)
         if code == abi.OK:
@@ -218,7 +73,7 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
             leave(slot.handle.value)
         raise
     finally:
-        _give_back(slot, description)
+        give_back(slot, description)
 
 
 def _take(output: abi.Output) -> Result:
@@ -290,7 +145,7 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
         _sweep()
     pending = _Pending(keep, finish, operation.op in _WITH_RESULT)
     description = operation.description()
-    slot = _take_slot(operation, description)
+    slot = take_slot(operation, description)
     try:
         code = load().hvd_submit(None, slot.request_ref, slot.handle_ref)
         if code != abi.OK:
@@ -305,7 +160,7 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
             leave(slot.handle.value)
         raise
     finally:
-        _give_back(slot, description)
+        give_back(slot, description)
 
 
 def submit_group(operations: Sequence[Operation], keep: Sequence[Any], finish: Callable[[Any], Any]) -> int:
@@ -324,7 +179,7 @@ def submit_group(operations: Sequence[Operation], keep: Sequence[Any], finish: C
         held.append(operation.describe(request))
         request.name = operation.name
         request.input.data, request.input.bytes = operation.source
-        request.output.data, request.output.bytes = operation.target or _NOWHERE
+        request.output.data, request.output.bytes = operation.target or NOWHERE
     with_result = operations[0].op in _WITH_RESULT
     try:
         code = load().hvd_submit_group(None, requests, count, handles)

@@ -15,6 +15,7 @@ import numpy as np
 
 from horovod.common import reductions, request
 from horovod.common.arguments import factors, tensor_list
+from horovod.common.operation import Operation, name_group
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 from horovod.numpy.adapter import as_in_place, as_input, wrap
 from horovod.numpy.compression import Compression, checked_compression, compressed
@@ -67,10 +68,10 @@ class _Reductions:
         )
 
     def run(self, name: str | None) -> None:
-        request.run_group(request.name_group(self._operations, "grouped_allreduce", name), self.keep)
+        request.run_group(name_group(self._operations, "grouped_allreduce", name), self.keep)
 
     def submit(self, name: str | None, result: Any) -> int:
-        operations = request.name_group(self._operations, "grouped_allreduce", name)
+        operations = name_group(self._operations, "grouped_allreduce", name)
         return request.submit_group(operations, self.keep, lambda _: result)
 
 
@@ -166,7 +167,7 @@ def _wrap_all(results: list[request.Result], arrays: list[np.ndarray]) -> list[n
     return [wrap(result, array.dtype) for result, array in zip(results, arrays)]
 
 
-def _gatherings(arrays: list[np.ndarray], process_set: ProcessSet) -> list[request.Operation]:
+def _gatherings(arrays: list[np.ndarray], process_set: ProcessSet) -> list[Operation]:
     id_of(process_set)
     return _each(arrays, lambda array: gathering(array, process_set))
 
@@ -187,7 +188,7 @@ def grouped_allgather(
     operations = _gatherings(arrays, process_set)
     if not tensors:
         return tensors
-    results = request.run_group(request.name_group(operations, "grouped_allgather", name), arrays)
+    results = request.run_group(name_group(operations, "grouped_allgather", name), arrays)
     return _wrap_all(results, arrays)
 
 
@@ -199,13 +200,13 @@ def grouped_allgather_async(
     operations = _gatherings(arrays, process_set)
     if not tensors:
         return request.finished(tensors)
-    operations = request.name_group(operations, "grouped_allgather", name)
+    operations = name_group(operations, "grouped_allgather", name)
     return request.submit_group(operations, arrays, lambda results: _wrap_all(results, arrays))
 
 
 def _scatterings(
     arrays: list[np.ndarray], reduce_op: int, scale: tuple[float, float], process_set: ProcessSet
-) -> list[request.Operation]:
+) -> list[Operation]:
     id_of(process_set)
     return _each(arrays, lambda array: scattering(array, reduce_op, scale, process_set))
 
@@ -234,7 +235,7 @@ def grouped_reducescatter(
     operations = _scatterings(arrays, reduce_op, factors(prescale_factor, postscale_factor), process_set)
     if not tensors:
         return tensors
-    results = request.run_group(request.name_group(operations, "grouped_reducescatter", name), arrays)
+    results = request.run_group(name_group(operations, "grouped_reducescatter", name), arrays)
     outputs = _wrap_all(results, arrays)
     return [compression.decompress(one, context) for one, (_, context) in zip(outputs, members)]
 
@@ -253,5 +254,5 @@ def grouped_reducescatter_async(
     operations = _scatterings(arrays, reduce_op, factors(prescale_factor, postscale_factor), process_set)
     if not tensors:
         return request.finished(tensors)
-    operations = request.name_group(operations, "grouped_reducescatter", name)
+    operations = name_group(operations, "grouped_reducescatter", name)
     return request.submit_group(operations, arrays, lambda results: _wrap_all(results, arrays))

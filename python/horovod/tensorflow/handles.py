@@ -15,6 +15,7 @@ import tensorflow as tf
 from horovod.common import abi, reductions, request
 from horovod.common.arguments import factors, show
 from horovod.common.arguments import root_rank as checked_root
+from horovod.common.operation import Operation
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 
 
@@ -40,7 +41,7 @@ def allreduce_async(
     reduce_op = reductions.choose(op, average)
     array = _input("allreduce_async", tensor)
     output = np.empty(array.shape, array.dtype)
-    operation = request.Operation(
+    operation = Operation(
         abi.ALLREDUCE,
         id_of(process_set),
         _dtype(array),
@@ -57,7 +58,7 @@ def allreduce_async(
 def allgather_async(tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
     """Start `allgather` and return its handle."""
     array = _input("allgather_async", tensor)
-    operation = request.Operation(abi.ALLGATHER, id_of(process_set), _dtype(array), array.shape, _place(array))
+    operation = Operation(abi.ALLGATHER, id_of(process_set), _dtype(array), array.shape, _place(array))
 
     def finish(result: Any) -> tf.Tensor:
         if result.block is None:
@@ -73,7 +74,7 @@ def broadcast_async(
     """Start `broadcast` and return its handle."""
     array = _input("broadcast_async", tensor)
     output = np.empty(array.shape, array.dtype)
-    operation = request.Operation(
+    operation = Operation(
         abi.BROADCAST,
         id_of(process_set),
         _dtype(array),

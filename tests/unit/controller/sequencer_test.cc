@@ -1,60 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a sequencer logs, and when: plans, executions, evictions, contradictions, fusion, who is awaited.
 #include "hvd/controller/sequencer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
-#include "hvd/controller/plan_book.h"
+#include "tests/unit/controller/requests.h"
 
 namespace hvd::controller {
 namespace {
 
 using Kind = LogEntry::Kind;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-SequencerOptions Options(int members, int64_t capacity = 16) {
-  SequencerOptions options;
-  options.process_set = 2;
-  for (int i = 0; i < members; ++i) options.members.push_back(10 + i);
-  options.cache_capacity = capacity;
-  options.fusion_threshold = 1 << 20;
-  return options;
-}
-
-Signature Allreduce(Shape shape = {4}) {
-  Signature s;
-  s.shape = std::move(shape);
-  return s;
-}
-
-Signature With(OpKind op, Shape shape) {
-  Signature s = Allreduce(std::move(shape));
-  s.op = op;
-  return s;
-}
-
-std::vector<Kind> Kinds(const std::vector<LogEntry>& log) {
-  std::vector<Kind> kinds;
-  for (const LogEntry& entry : log) kinds.push_back(entry.kind);
-  return kinds;
-}
-
-// All members of a fresh sequencer ask for 'x'; the text of the error, or "".
-std::string Negotiate(const std::vector<Signature>& signatures) {
-  Sequencer sequencer(Options(static_cast<int>(signatures.size())));
-  for (size_t i = 0; i < signatures.size(); ++i) sequencer.OnRequest(static_cast<int>(i), {"x", signatures[i]});
-  for (const LogEntry& entry : sequencer.TakeLog()) {
-    if (entry.kind != Kind::kError) continue;
-    EXPECT_EQ(entry.error.code, Code::kFailedPrecondition);
-    EXPECT_EQ(entry.name, "x");
-    return entry.error.message;
-  }
-  return "";
-}
 
 TEST(Sequencer, DefinesThenExecutesWhenAllAsked) {
   Sequencer sequencer(Options(2));
@@ -221,12 +182,6 @@ TEST(Sequencer, AlltoallStaysCachedWhileAllSplitsAreEqual) {
   EXPECT_THAT(log[1].executions[0].first_dims, ElementsAre(2, 2, 1, 5));
 }
 
-TEST(Sequencer, AllgatherThatCannotBeCountedFails) {
-  const int64_t huge = int64_t{1} << 60;
-  EXPECT_THAT(Negotiate({With(OpKind::kAllgather, {huge}), With(OpKind::kAllgather, {huge})}),
-              HasSubstr("too many bytes"));
-}
-
 TEST(Sequencer, FusesWhatIsReadyTogether) {
   auto options = Options(1);
   options.fusion_threshold = 64;
@@ -294,80 +249,6 @@ TEST(Sequencer, AwaitedIsWhoeverIsMissingAnywhere) {
   EXPECT_THAT(sequencer.Awaited(), ElementsAre());
 }
 
-// Names and texts of the errors in a log.
-std::vector<std::string> Errors(const std::vector<LogEntry>& log) {
-  std::vector<std::string> errors;
-  for (const LogEntry& entry : log) {
-    if (entry.kind == Kind::kError) errors.push_back(entry.name + ": " + entry.error.message);
-  }
-  return errors;
-}
-
-TEST(Sequencer, GroupsOfDifferentLengthFailWhenAllHaveAskedForTheirs) {
-  Sequencer sequencer(Options(3));
-  sequencer.OnRequest(0, {"grouped_allreduce.g_1of1", Allreduce()});
-  for (const int m : {1, 2}) sequencer.OnRequest(m, {"grouped_allreduce.g_1of2", Allreduce()});
-  sequencer.OnRequest(1, {"grouped_allreduce.g_2of2", Allreduce()});
-  EXPECT_TRUE(sequencer.TakeLog().empty()) << "member 2 has not asked for all of its group";
-  sequencer.OnRequest(2, {"grouped_allreduce.g_2of2", Allreduce()});
-  const std::string text =
-      ": Mismatched group lengths: One rank gave a group of 1, but another rank gave a group of 2: rank 10 has 1, "
-      "ranks "
-      "[11, 12] have 2, for 'grouped_allreduce.g' in process set 2.";
-  EXPECT_THAT(Errors(sequencer.TakeLog()),
-              ElementsAre("grouped_allreduce.g_1of1" + text, "grouped_allreduce.g_1of2" + text,
-                          "grouped_allreduce.g_2of2" + text));
-  EXPECT_TRUE(sequencer.idle());
-  EXPECT_THAT(sequencer.Awaited(), ElementsAre());
-  // The name is free again.
-  for (int m = 0; m < 3; ++m) sequencer.OnRequest(m, {"grouped_allreduce.g_1of1", Allreduce()});
-  EXPECT_THAT(Kinds(sequencer.TakeLog()), ElementsAre(Kind::kDefine, Kind::kExecute));
-}
-
-TEST(Sequencer, GroupsOfDifferentLengthWithPlansFail) {
-  Sequencer sequencer(Options(2));
-  std::map<std::string, uint64_t> uids;
-  for (const std::string name : {"grouped_allgather.g_1of1", "grouped_allgather.g_1of2", "grouped_allgather.g_2of2"}) {
-    for (int m = 0; m < 2; ++m) sequencer.OnRequest(m, {name, Allreduce()});
-    uids[name] = sequencer.TakeLog()[0].plan.uid;
-  }
-  sequencer.OnReady(0, uids["grouped_allgather.g_1of2"], 0);
-  sequencer.OnReady(0, uids["grouped_allgather.g_2of2"], 0);
-  sequencer.OnReady(1, uids["grouped_allgather.g_1of1"], 0);
-  EXPECT_EQ(Errors(sequencer.TakeLog()).size(), 3u);
-  EXPECT_TRUE(sequencer.idle());
-  for (int m = 0; m < 2; ++m) sequencer.OnReady(m, uids["grouped_allgather.g_1of1"], 0);
-  EXPECT_THAT(Kinds(sequencer.TakeLog()), ElementsAre(Kind::kExecute)) << "plans are still known";
-}
-
-TEST(Sequencer, GroupsOfDifferentLengthWhileSomeHaveJoined) {
-  Sequencer sequencer(Options(3));
-  sequencer.OnRequest(0, {"grouped_allreduce.g_1of1", Allreduce()});
-  for (const std::string name : {"grouped_allreduce.g_1of2", "grouped_allreduce.g_2of2"}) {
-    sequencer.OnRequest(1, {name, Allreduce()});
-  }
-  EXPECT_TRUE(sequencer.TakeLog().empty());
-  Signature join;
-  join.op = OpKind::kJoin;
-  sequencer.OnRequest(2, {std::string(kJoinName), join});
-  EXPECT_EQ(Errors(sequencer.TakeLog()).size(), 3u);
-  EXPECT_THAT(sequencer.Awaited(), ElementsAre(0, 1));
-}
-
-TEST(Sequencer, NamesThatOnlyLookLikeGroupsDoNotMatter) {
-  for (const std::string name : {"w_1of", "w_0of2", "w_3of2", "w_01of2", "w_1of2x", "w1of2", "w_1of99999999999"}) {
-    Sequencer sequencer(Options(2));
-    sequencer.OnRequest(0, {"grouped_allreduce." + name, Allreduce()});
-    sequencer.OnRequest(1, {"grouped_allreduce.w_1of1", Allreduce()});
-    EXPECT_TRUE(sequencer.TakeLog().empty()) << name;
-  }
-  Sequencer sequencer(Options(2));
-  sequencer.OnRequest(0, {"allreduce.w_1of1", Allreduce()});
-  sequencer.OnRequest(1, {"allreduce.w_1of2", Allreduce()});
-  sequencer.OnRequest(1, {"allreduce.w_2of2", Allreduce()});
-  EXPECT_TRUE(sequencer.TakeLog().empty());
-}
-
 TEST(Sequencer, StrangersAndUnknownUidsAreIgnored) {
   Sequencer sequencer(Options(1));
   sequencer.OnRequest(-1, {"x", Allreduce()});
@@ -375,123 +256,6 @@ TEST(Sequencer, StrangersAndUnknownUidsAreIgnored) {
   sequencer.OnReady(0, 12345, 0);
   sequencer.OnReady(7, 1, 0);
   EXPECT_TRUE(sequencer.TakeLog().empty());
-}
-
-TEST(Disagreement, DataTypesNameRanksAndValues) {
-  Signature other = Allreduce();
-  other.dtype = DType::kFloat64;
-  EXPECT_EQ(Negotiate({Allreduce(), other, Allreduce(), other}),
-            "Mismatched data types: One rank had type float32, but another rank had type float64: ranks [10, 12] have "
-            "float32, ranks [11, 13] have float64, for ALLREDUCE of tensor 'x' in process set 2.");
-}
-
-TEST(Disagreement, Operations) {
-  EXPECT_EQ(
-      Negotiate({Allreduce(), With(OpKind::kAllgather, {4})}),
-      "Mismatched operations: One rank did an ALLREDUCE, but another rank did an ALLGATHER: rank 10 has ALLREDUCE, "
-      "rank 11 has ALLGATHER, for tensor 'x' in process set 2.");
-}
-
-TEST(Disagreement, TheFirstCheckWins) {
-  Signature other = With(OpKind::kBroadcast, {9});
-  other.dtype = DType::kInt8;
-  other.device = Device::kCuda;
-  EXPECT_THAT(Negotiate({Allreduce(), other}), StartsWith("Mismatched data types"));
-  other.dtype = DType::kFloat32;
-  EXPECT_THAT(Negotiate({Allreduce(), other}), StartsWith("Mismatched operations"));
-  other.op = OpKind::kAllreduce;
-  other.prescale = 2;
-  EXPECT_THAT(Negotiate({Allreduce(), other}), StartsWith("Mismatched ALLREDUCE tensor shapes"));
-  other.shape = {4};
-  other.reduce_op = ReduceOp::kMax;
-  EXPECT_THAT(Negotiate({Allreduce(), other}), StartsWith("Mismatched prescale and/or postscale factors"));
-  other.prescale = 1;
-  EXPECT_THAT(Negotiate({Allreduce(), other}), StartsWith("Mismatched reduction operation"));
-  other.reduce_op = ReduceOp::kSum;
-  EXPECT_THAT(Negotiate({Allreduce(), other}), StartsWith("Mismatched ALLREDUCE CPU/GPU device selection"));
-}
-
-TEST(Disagreement, Shapes) {
-  EXPECT_THAT(Negotiate({Allreduce({2, 3}), Allreduce({3})}), HasSubstr("shape [2, 3], but another rank"));
-  EXPECT_THAT(Negotiate({With(OpKind::kBroadcast, {2}), With(OpKind::kBroadcast, {3})}),
-              StartsWith("Mismatched BROADCAST tensor shapes"));
-  EXPECT_THAT(Negotiate({With(OpKind::kAllgather, {2, 3}), With(OpKind::kAllgather, {2})}),
-              HasSubstr("sent a tensor of rank 2, but another rank sent a tensor of rank 1"));
-  EXPECT_THAT(Negotiate({With(OpKind::kAllgather, {2, 3}), With(OpKind::kAllgather, {2, 4})}),
-              HasSubstr("dimension 1 equal to 3, but another rank sent a tensor with dimension 1 equal to 4"));
-  EXPECT_THAT(Negotiate({With(OpKind::kAllgather, {}), With(OpKind::kAllgather, {})}),
-              HasSubstr("Process-set rank zero tried to ALLGATHER a rank-zero tensor"));
-}
-
-TEST(Disagreement, AverageAndSum) {
-  Signature average = Allreduce();
-  average.reduce_op = ReduceOp::kAverage;
-  EXPECT_THAT(
-      Negotiate({average, Allreduce()}),
-      StartsWith("Mismatched reduction operation: One rank had op 0 (average), but another rank had op 1 (sum)"));
-}
-
-TEST(Disagreement, Roots) {
-  Signature a = With(OpKind::kBroadcast, {2});
-  Signature b = a;
-  a.root = 10;
-  b.root = 11;
-  EXPECT_THAT(Negotiate({a, b, b}),
-              StartsWith("Mismatched BROADCAST root ranks: One rank specified root rank 10, but another rank specified "
-                         "root rank 11: rank 10 has 10, ranks [11, 12] have 11"));
-}
-
-TEST(Disagreement, FieldsThatTheOperationDoesNotUseAreIgnored) {
-  Signature a = With(OpKind::kBroadcast, {2});
-  Signature b = a;
-  b.reduce_op = ReduceOp::kMax;
-  b.prescale = 7;
-  EXPECT_EQ(Negotiate({a, b}), "");
-  b = Allreduce();
-  b.root = 5;
-  EXPECT_EQ(Negotiate({Allreduce(), b}), "");
-}
-
-TEST(Disagreement, LongListsAreShortened) {
-  std::vector<Signature> signatures(100, Allreduce());
-  signatures[99].dtype = DType::kInt8;
-  EXPECT_THAT(Negotiate(signatures), HasSubstr("ranks [10, 11, 12, 13, 14, 15, 16, 17, ...] (99 in all) have float32"));
-  for (int i = 0; i < 100; ++i) signatures[i] = Allreduce({i});
-  const std::string text = Negotiate(signatures);
-  EXPECT_THAT(text, HasSubstr("the others have 96 more values"));
-  EXPECT_LT(text.size(), 500u);
-}
-
-TEST(PlanBook, FollowsTheLog) {
-  PlanBook book;
-  Sequencer sequencer(Options(1, 1));
-  sequencer.OnRequest(0, {"a", Allreduce()});
-  for (const auto& entry : sequencer.TakeLog()) book.Apply(entry);
-  const PlanPtr a = book.FindByName("a");
-  ASSERT_TRUE(a);
-  EXPECT_EQ(book.Match({"a", Allreduce()}), a);
-  EXPECT_FALSE(book.Match({"a", Allreduce({5})}));
-  EXPECT_EQ(book.FindByUid(a->uid), a);
-  book.Drop(a->uid);  // cached: stays
-  EXPECT_EQ(book.size(), 1u);
-  sequencer.OnRequest(0, {"b", Allreduce()});
-  for (const auto& entry : sequencer.TakeLog()) book.Apply(entry);
-  EXPECT_FALSE(book.FindByName("a"));
-  EXPECT_FALSE(book.FindByUid(a->uid));
-  EXPECT_EQ(a->name, "a");  // still held
-  EXPECT_TRUE(book.FindByName("b"));
-}
-
-TEST(PlanBook, PlansThatAreNotCachedLiveUntilDropped) {
-  PlanBook book;
-  Sequencer sequencer(Options(1, 0));
-  sequencer.OnRequest(0, {"a", Allreduce()});
-  const auto log = sequencer.TakeLog();
-  for (const auto& entry : log) book.Apply(entry);
-  EXPECT_FALSE(book.FindByName("a"));
-  EXPECT_TRUE(book.FindByUid(log[0].plan.uid));
-  book.Drop(log[0].plan.uid);
-  EXPECT_EQ(book.size(), 0u);
 }
 
 }  // namespace
