@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -88,6 +89,14 @@ class MeetingTest : public ::testing::Test {
   }
   std::unique_ptr<rendezvous::Store> Store() { return *rendezvous::OpenStore({.address = where_}); }
   int FilesLeft() const { return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder_), {})); }
+  void AwaitCardOf(Rank rank) const {
+    const std::string end = fmt::format("%2Fcard%2F{}", rank);
+    const auto there = [&] {
+      return std::ranges::any_of(std::filesystem::directory_iterator(folder_),
+                                 [&](const auto& file) { return file.path().filename().string().ends_with(end); });
+    };
+    while (!there()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   // A process that is no more.
   static topology::Process Dead() {
     topology::Process process = topology::ThisProcess();
@@ -152,7 +161,13 @@ TEST_F(MeetingTest, DifferentSizesAreToldToAll) {
   for (const int wrong : {2, 5}) {
     auto starters = Starters(3);
     starters[1].config.size = starters[1].card.size = wrong;
-    RunAll(starters);
+    {
+      std::jthread zero([&] { starters[0].Run(); });
+      std::jthread two([&] { starters[2].Run(); });
+      // Rank 0 invites nobody any more when it has seen the odd one.
+      AwaitCardOf(2);
+      starters[1].Run();
+    }
     for (const Starter& starter : starters) {
       EXPECT_EQ(starter.code, Code::kInvalidArgument);
       EXPECT_THAT(starter.error,
