@@ -29,6 +29,20 @@ TEST_P(PairTest, MessagesArriveInOrderWhateverTheirSize) {
   EXPECT_EQ(messages_[1], sent);
 }
 
+TEST_P(PairTest, MessagesThatMayWaitTravelTogetherInTheNextTurnOrBeforeOneThatMayNot) {
+  Settle();
+  const std::vector<std::string> sent{"first", "second", "third", "fourth"};
+  const uint64_t before = pair(0).flow().sent.load();
+  pair(0).SendMessageSoon(AsBytes(sent[0]));
+  pair(0).SendMessageSoon(AsBytes(sent[1]));
+  EXPECT_EQ(pair(0).flow().sent.load(), before);
+  ASSERT_TRUE(RunUntil([&] { return messages_[1].size() == 2; }));
+  pair(0).SendMessageSoon(AsBytes(sent[2]));
+  pair(0).SendMessage(AsBytes(sent[3]));
+  ASSERT_TRUE(RunUntil([&] { return messages_[1].size() == 4; }));
+  EXPECT_EQ(messages_[1], sent);
+}
+
 TEST_P(PairTest, AMessageThatIsTooLargeEndsThePairWithAClearError) {
   const std::string huge(kMaxMessageBytes + 1, 'x');
   pair(0).SendMessage(AsBytes(huge));

@@ -20,6 +20,7 @@ class FramedPair final : public Pair {
   void OnMessage(MessageHandler handler) override { core_->OnMessage(std::move(handler)); }
   void OnClosed(std::function<void(Error)> handler) override { core_->OnClosed(std::move(handler)); }
   void SendMessage(std::span<const std::byte> message) override { core_->SendMessage(message); }
+  void SendMessageSoon(std::span<const std::byte> message) override { core_->SendMessageSoon(message); }
   void Send(Lane lane, std::vector<iovec> data, Completion done) override {
     core_->Send(lane, std::move(data), std::move(done));
   }

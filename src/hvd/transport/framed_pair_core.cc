@@ -20,14 +20,22 @@ Status FramedPairCore::Start() {
   return loop_->Watch(stream_->fd(), watched_events_, [self = shared_from_this()](uint32_t) { self->OnReady(); });
 }
 
-void FramedPairCore::SendMessage(std::span<const std::byte> message) {
-  if (state_ != State::kOpen) return;
+bool FramedPairCore::AddMessage(std::span<const std::byte> message) {
+  if (state_ != State::kOpen) return false;
   if (message.size() > kMaxMessageBytes) {
     FailHere({Code::kInvalidArgument, fmt::format("a control message of {} bytes is too large", message.size())});
-    return;
+    return false;
   }
   outbox_.AddMessage(message);
-  Flush();
+  return true;
+}
+
+void FramedPairCore::SendMessage(std::span<const std::byte> message) {
+  if (AddMessage(message)) Flush();
+}
+
+void FramedPairCore::SendMessageSoon(std::span<const std::byte> message) {
+  if (AddMessage(message) && !write_blocked_) DeferDue();
 }
 
 void FramedPairCore::Send(Lane lane, std::vector<iovec> data, Completion done) {

@@ -35,6 +35,7 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   void OnMessage(MessageHandler handler) { on_message_ = std::make_shared<MessageHandler>(std::move(handler)); }
   void OnClosed(std::function<void(Error)> handler) { on_closed_ = std::move(handler); }
   void SendMessage(std::span<const std::byte> message);
+  void SendMessageSoon(std::span<const std::byte> message);
   void Send(Lane lane, std::vector<iovec> data, Completion done);
   void Recv(Lane lane, std::vector<iovec> into, PartialArrival on_bytes, Completion done);
   bool Poll();
@@ -45,6 +46,8 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
  private:
   enum class State { kOpen, kDraining, kGone };
 
+  // False: nothing was added to the outbox.
+  bool AddMessage(std::span<const std::byte> message);
   void OnReady();
   // Both return whether anything moved.
   bool ReadSome();

@@ -40,6 +40,8 @@ class Pair {
   virtual void OnClosed(std::function<void(Error)> handler) = 0;
   // Copies the message (at most kMaxMessageBytes) and returns at once.
   virtual void SendMessage(std::span<const std::byte> message) = 0;
+  // As SendMessage, but it may wait for more to travel with: for the loop's next turn at most.
+  virtual void SendMessageSoon(std::span<const std::byte> message) = 0;
   // The k-th Send of a lane goes to the k-th Recv of that lane on the other side; their byte counts must be equal, a
   // difference fails both sides' pair with kInternal. Zero bytes are allowed.
   virtual void Send(Lane lane, std::vector<iovec> data, Completion done) = 0;
