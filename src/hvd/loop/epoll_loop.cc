@@ -3,6 +3,7 @@
 
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,8 +17,9 @@ namespace hvd::loop {
 namespace {
 
 constexpr int kEventsPerTurn = 64;
-// Marks the doorbell among the events; no watch has it, because epochs start at 1.
+// Mark the doorbell and the alarm among the events; no watch has these, because epochs start at 1.
 constexpr uint64_t kDoorbell = 0;
+constexpr uint64_t kAlarm = 1;
 
 uint64_t Tag(int fd, uint32_t epoch) { return (static_cast<uint64_t>(epoch) << 32) | static_cast<uint32_t>(fd); }
 
@@ -29,6 +31,7 @@ EpollLoop::~EpollLoop() {
   const auto deferred = std::exchange(deferred_, {});
   close(epoll_fd_);
   close(wake_fd_);
+  close(alarm_fd_);
 }
 
 Status EpollLoop::Watch(int fd, uint32_t events, FdHandler handler) {
@@ -110,8 +113,8 @@ bool EpollLoop::PollDescriptors(Duration wait) {
   bool ran = false;
   for (int i = 0; i < count; ++i) {
     const uint64_t tag = events[i].data.u64;
-    if (tag == kDoorbell) {
-      DrainDoorbell();
+    if (tag == kDoorbell || tag == kAlarm) {
+      tag == kDoorbell ? Drain(wake_fd_, &woken_) : Drain(alarm_fd_, &alarm_set_);
       continue;
     }
     const auto found = watches_.find(static_cast<int>(static_cast<uint32_t>(tag)));
@@ -154,28 +157,43 @@ void EpollLoop::Wake() {
   errno = saved_errno;
 }
 
-void EpollLoop::DrainDoorbell() {
+void EpollLoop::WakeIn(Duration delay) {
+  if (alarm_set_.exchange(true, std::memory_order_acq_rel)) return;
+  const int saved_errno = errno;
+  itimerspec when{};
+  when.it_value.tv_sec = delay.count() / 1'000'000'000;
+  when.it_value.tv_nsec = std::max<int64_t>(delay.count() % 1'000'000'000, 1);  // 0 would take the alarm away
+  timerfd_settime(alarm_fd_, 0, &when, nullptr);
+  errno = saved_errno;
+}
+
+void EpollLoop::Drain(int fd, std::atomic<bool>* pending) {
   uint64_t count;
-  [[maybe_unused]] const ssize_t got = read(wake_fd_, &count, sizeof count);
+  [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
   // After the read: a Wake() between the two writes nothing, but this turn is about to return and what that caller
   // stored before is visible to whoever comes after this exchange.
-  woken_.exchange(false, std::memory_order_acq_rel);
+  pending->exchange(false, std::memory_order_acq_rel);
 }
 
 Result<std::unique_ptr<Loop>> CreateEpollLoop() {
   const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd < 0) return Fail(Code::kResourceExhausted, "epoll_create1: {}", std::strerror(errno));
   const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kDoorbell;
-  if (wake_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event) != 0) {
+  const int alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  const auto add = [&](int fd, uint64_t tag) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = tag;
+    return fd >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+  };
+  if (!add(wake_fd, kDoorbell) || !add(alarm_fd, kAlarm)) {
     const int error = errno;
-    close(epoll_fd);
-    if (wake_fd >= 0) close(wake_fd);
+    for (const int fd : {epoll_fd, wake_fd, alarm_fd}) {
+      if (fd >= 0) close(fd);
+    }
     return Fail(Code::kResourceExhausted, "cannot make a doorbell: {}", std::strerror(error));
   }
-  return std::unique_ptr<Loop>(std::make_unique<EpollLoop>(epoll_fd, wake_fd));
+  return std::unique_ptr<Loop>(std::make_unique<EpollLoop>(epoll_fd, wake_fd, alarm_fd));
 }
 
 }  // namespace hvd::loop

@@ -21,8 +21,8 @@ namespace hvd::loop {
 
 class EpollLoop final : public Loop {
  public:
-  // Takes both descriptors.
-  EpollLoop(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
+  // Takes the descriptors.
+  EpollLoop(int epoll_fd, int wake_fd, int alarm_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd), alarm_fd_(alarm_fd) {}
   ~EpollLoop() override;
   EpollLoop(const EpollLoop&) = delete;
   EpollLoop& operator=(const EpollLoop&) = delete;
@@ -36,6 +36,7 @@ class EpollLoop final : public Loop {
   void Defer(std::function<void()> call) override { deferred_.push_back(std::move(call)); }
   bool Turn(Duration max_wait) override;
   void Wake() override;
+  void WakeIn(Duration delay) override;
   int wake_fd() const override { return wake_fd_; }
   int poll_fd() const override { return epoll_fd_; }
   int watched() const override { return static_cast<int>(watches_.size()); }
@@ -51,12 +52,15 @@ class EpollLoop final : public Loop {
   bool RunTimers();
   bool PollDescriptors(Duration wait);
   int EpollWait(epoll_event* events, int capacity, Duration wait);
-  void DrainDoorbell();
+  // What is read from the descriptor has been seen.
+  static void Drain(int fd, std::atomic<bool>* pending);
 
   const int epoll_fd_;
   const int wake_fd_;
+  const int alarm_fd_;  // a timer, for WakeIn
   // A Wake() has been written and not yet been seen; saves the system call of further ones.
   std::atomic<bool> woken_{false};
+  std::atomic<bool> alarm_set_{false};  // likewise
   bool has_pwait2_ = true;
   uint32_t last_epoch_ = 0;
   std::unordered_map<int, Watched> watches_;

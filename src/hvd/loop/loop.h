@@ -2,8 +2,8 @@
 #pragma once
 // A reactor: file descriptors, one-shot timers and deferred calls, turned by whoever holds the progress token.
 //
-// Thread safety: Wake() may be called from any thread and from a signal handler; everything else needs the token, and
-// handlers run inside Turn(). No handler may block.
+// Thread safety: Wake() and WakeIn() may be called from any thread and from a signal handler; everything else needs the
+// token, and handlers run inside Turn(). No handler may block.
 
 #include <cstdint>
 #include <functional>
@@ -35,6 +35,8 @@ class Loop : public Clock {
   virtual bool Turn(Duration max_wait) = 0;
   // Makes a Turn that waits, or the next one, return at once.
   virtual void Wake() = 0;
+  // Does so that much later; of several calls before that, the first one counts.
+  virtual void WakeIn(Duration delay) = 0;
   // The descriptor that Wake() writes to (an eventfd); peers in other processes get a copy of it as this loop's
   // doorbell. -1 for a loop without one (a simulated one).
   virtual int wake_fd() const = 0;

@@ -58,6 +58,7 @@ class SimLoop final : public Loop {
   // Never waits, whatever max_wait says: waiting is AdvanceToNext of the clock.
   bool Turn(Duration max_wait) override;
   void Wake() override { woken_.store(true, std::memory_order_release); }
+  void WakeIn(Duration /*delay*/) override { Wake(); }
   int poll_fd() const override { return -1; }
   int wake_fd() const override { return -1; }
   int watched() const override { return 0; }

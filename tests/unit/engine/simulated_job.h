@@ -39,6 +39,7 @@ class SimulatedLoop final : public loop::Loop {
   void Defer(std::function<void()> call) override { deferred_.push_back(std::move(call)); }
   bool Turn(Duration max_wait) override;
   void Wake() override {}
+  void WakeIn(Duration /*delay*/) override {}
   int wake_fd() const override { return -1; }
   int poll_fd() const override { return -1; }
   int watched() const override { return static_cast<int>(watches_.size()); }

@@ -180,6 +180,18 @@ TEST_F(EpollLoopTest, AWakeBeforeTheWaitIsNotLostAndATurnThatDoesNotWaitLeavesIt
   EXPECT_FALSE(loop_->Turn(kForever));
 }
 
+TEST_F(EpollLoopTest, WakeInEndsAWaitNotEarlyAndAsOftenAsItIsCalled) {
+  for (int round = 0; round < 2; ++round) {
+    const Time due = loop_->Now() + std::chrono::milliseconds(2);
+    loop_->WakeIn(std::chrono::milliseconds(2));
+    loop_->WakeIn(std::chrono::hours(1));  // one is set already
+    EXPECT_FALSE(loop_->Turn(kForever));
+    EXPECT_GE(loop_->Now(), due);
+  }
+  loop_->WakeIn(kNone);
+  EXPECT_FALSE(loop_->Turn(kForever));
+}
+
 TEST_F(EpollLoopTest, ADoorbellRungByDescriptorWakesToo) {
   const uint64_t one = 1;
   ASSERT_EQ(write(loop_->wake_fd(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
