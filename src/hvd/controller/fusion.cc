@@ -24,15 +24,19 @@ bool Fusible(const Signature& s) { return s.op == OpKind::kAllreduce && s.reduce
 
 }  // namespace
 
+bool IsFused(const Signature& signature, int64_t threshold) {
+  return Fusible(signature) && threshold > 0 && InputBytes(signature) <= threshold;
+}
+
 std::vector<std::vector<size_t>> Fuse(std::span<const PlanPtr> plans, int64_t threshold) {
   std::vector<std::vector<size_t>> groups;
   std::map<Kind, OpenGroup> open;
   for (size_t i = 0; i < plans.size(); ++i) {
-    const int64_t bytes = plans[i] ? InputBytes(plans[i]->signature) : 0;
-    if (!plans[i] || !Fusible(plans[i]->signature) || threshold <= 0 || bytes > threshold) {
+    if (!plans[i] || !IsFused(plans[i]->signature, threshold)) {
       groups.push_back({i});
       continue;
     }
+    const int64_t bytes = InputBytes(plans[i]->signature);
     const auto [at, is_new] = open.try_emplace(KindOf(plans[i]->signature), OpenGroup{groups.size(), 0});
     OpenGroup& group = at->second;
     const bool full =

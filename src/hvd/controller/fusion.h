@@ -15,6 +15,9 @@
 
 namespace hvd::controller {
 
+// Whether it would share a group with others of its kind.
+bool IsFused(const Signature& signature, int64_t threshold);
+
 // Indices into `plans`, grouped; every index appears once. A null plan is alone (something that is no execution).
 std::vector<std::vector<size_t>> Fuse(std::span<const PlanPtr> plans, int64_t threshold);
 

@@ -95,6 +95,8 @@ struct Sequencer::State {
   std::vector<LogEntry> defines;
   std::vector<Item> items;
   std::vector<uint64_t> forgotten;
+  size_t fusible = 0;  // of the items
+  int64_t fusible_bytes = 0;
 };
 
 void Sequencer::State::Count(const Row& row, int member) {
@@ -177,6 +179,10 @@ void Sequencer::State::Conclude(Row* row) {
     if (row->plan()) table.Touch(row);
     const PlanPtr plan = row->plan() ? row->plan() : Agree(row, signatures);
     items.push_back({plan, {plan->uid, first_dims}, {}});
+    if (IsFused(plan->signature, options.fusion_threshold)) {
+      ++fusible;
+      fusible_bytes += InputBytes(plan->signature);
+    }
   }
   table.Release(row);
 }
@@ -255,6 +261,12 @@ void Sequencer::OnReady(int member, uint64_t uid, int64_t first_dim) {
   state_->IsComplete(*row) ? state_->Conclude(row) : state_->CheckGroup(row->name());
 }
 
+bool Sequencer::HasOnlySmall(int64_t bytes) const {
+  const State& s = *state_;
+  return !s.items.empty() && s.fusible == s.items.size() && s.fusible_bytes <= bytes && s.defines.empty() &&
+         s.forgotten.empty();
+}
+
 // Order within one batch: forgotten plans that the batch does not execute, new plans, executions and errors by
 // readiness, forgotten plans that it does execute. So a fused execution may stand before the place where one of its
 // plans was agreed, and no plan is used outside its life.
@@ -285,6 +297,8 @@ std::vector<LogEntry> Sequencer::TakeLog() {
   s.defines.clear();
   s.items.clear();
   s.forgotten.clear();
+  s.fusible = 0;
+  s.fusible_bytes = 0;
   return log;
 }
 

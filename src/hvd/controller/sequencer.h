@@ -40,6 +40,10 @@ class Sequencer {
   // The entries that the calls so far produced, in log order; fused as far as they are ready. Clears.
   std::vector<LogEntry> TakeLog();
 
+  // Whether TakeLog would give executions only, each of which may share an entry with others, of at most so many bytes
+  // together. Nothing is lost when such wait for more of their kind.
+  bool HasOnlySmall(int64_t bytes) const;
+
   // From now on; may change at any time, since nobody else decides what is fused.
   void SetFusionThreshold(int64_t bytes);
 

@@ -221,6 +221,8 @@ class ProcessSet {
   bool ApplyKept();
   // Sequencer: whether to log "resume" behind these entries.
   bool ShallResume(const std::vector<controller::LogEntry>& entries);
+  // Sequencer: whether what is ready waits for more, because small ones are on their way.
+  bool Gathers() const;
   void AppendLog(std::vector<controller::LogEntry> entries);
   // Sequencer, after a member left: the end of everything that is not complete.
   std::vector<controller::LogEntry> LostEntries() const;

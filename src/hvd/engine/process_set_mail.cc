@@ -8,16 +8,15 @@
 namespace hvd::engine {
 namespace {
 
-// More messages of one member under way than this, and the sequencer does better: it fuses.
-constexpr size_t kMostMessages = 16;
+// More operations of one member in flight than this, and the sequencer does better: it fuses.
+constexpr size_t kMostInFlight = 4;
 
 }  // namespace
 
 bool ProcessSet::CanAnnounce(const Operation& op) const {
   if (!Announces(op.request.signature)) return false;
   if (options_.mail == nullptr) return true;
-  const auto each = static_cast<size_t>(options_.mail->messages());
-  return options_.mail->Takes(op.work) && (announced_.size() + waiting_.size() + 1) * each <= kMostMessages;
+  return options_.mail->Takes(op.work) && announced_.size() + waiting_.size() < kMostInFlight;
 }
 
 void ProcessSet::OnMarks(int member, const wire::MarkMessage& message) {
@@ -57,13 +56,16 @@ bool ProcessSet::CheckMail(const Operation& op, uint64_t position) {
 
 bool ProcessSet::ShallResume(const std::vector<controller::LogEntry>& entries) {
   if (options_.mail != nullptr) {
+    // Of a burst each would go by itself by mail.
+    const bool few = in_flight_.load(std::memory_order_relaxed) <= static_cast<int>(kMostInFlight);
     for (const controller::LogEntry& entry : entries) {
       if (entry.kind != controller::LogEntry::Kind::kExecute) continue;
-      // One that is new is not in the book yet.
-      const controller::PlanPtr plan = book_.FindByUid(entry.executions[0].uid);
-      const auto op = plan == nullptr ? sent_.end() : sent_.find(plan->name);
-      options_.resume_policy.Executed(op != sent_.end() && plan->cached && entry.executions.size() == 1 &&
-                                      CanAnnounce(*op->second));
+      for (const controller::Execution& execution : entry.executions) {
+        // One that is new is not in the book yet.
+        const controller::PlanPtr plan = book_.FindByUid(execution.uid);
+        const auto op = plan == nullptr ? sent_.end() : sent_.find(plan->name);
+        options_.resume_policy.Executed(few && op != sent_.end() && plan->cached && CanAnnounce(*op->second));
+      }
     }
     if (!options_.resume_policy.due()) return false;
   }

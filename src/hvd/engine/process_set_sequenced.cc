@@ -13,6 +13,16 @@ namespace hvd::engine {
 using controller::LogEntry;
 using State = Operation::State;
 
+namespace {
+
+// While so many entries of at most so many bytes are on their way, small operations that become ready wait for each
+// other, and share an entry when one of the former is over. So a burst costs as many entries as it lasts round trips,
+// and an operation by itself never waits.
+constexpr ptrdiff_t kEntriesInFlight = 2;
+constexpr int64_t kSmallBytes = 64 << 10;
+
+}  // namespace
+
 void ProcessSet::Tell(Operation* op) {
   const bool first = op->state == State::kSubmitted;  // else a hit was counted when it was announced or told
   op->state = State::kSent;
@@ -54,8 +64,19 @@ void ProcessSet::OnReady(int member, uint64_t uid, int64_t first_dim) {
   log_dirty_ = true;
 }
 
+// What it waits for ends by itself or with the generation, and FlushLog is called again after that.
+bool ProcessSet::Gathers() const {
+  if (by_memory() || left_.code != Code::kOk || wanted_ || !sequencer_->HasOnlySmall(kSmallBytes)) return false;
+  const auto small = [](const Running& running) {
+    const comm::Work& work = running.fused != nullptr ? *running.fused : running.ops[0]->work;
+    return !running.announced && work.op == OpKind::kAllreduce &&
+           work.payload.bytes() <= static_cast<size_t>(kSmallBytes);
+  };
+  return std::ranges::count_if(running_, small) >= kEntriesInFlight;
+}
+
 bool ProcessSet::FlushLog() {
-  if (sequencer_ == nullptr || !log_dirty_) return false;
+  if (sequencer_ == nullptr || !log_dirty_ || Gathers()) return false;
   log_dirty_ = false;
   std::vector<LogEntry> entries = sequencer_->TakeLog();
   if (CanTune()) {

@@ -16,7 +16,7 @@ class ResumePolicy {
   // Operations in a row before the first time, and before any.
   explicit ResumePolicy(uint64_t fewest = 8, uint64_t most = 1024) : fewest_(fewest), most_(most) {}
 
-  // The log executes an operation, by itself, that could have been announced; or something else.
+  // The log executes an operation that could have been announced, with few in flight; or something else.
   void Executed(bool announceable) { in_a_row_ = announceable ? in_a_row_ + 1 : 0; }
   bool due() const { return in_a_row_ >= needed_; }
   // An epoch ended in which so many operations were agreed on.

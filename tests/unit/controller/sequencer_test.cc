@@ -205,6 +205,36 @@ TEST(Sequencer, FusesWhatIsReadyTogether) {
   EXPECT_THAT(groups, ElementsAre("ad", "b", "c", "e"));
 }
 
+TEST(Sequencer, KnowsWhetherAllThatIsReadyIsSmallAndMayShareAnEntry) {
+  Sequencer sequencer(Options(1));
+  const auto ready = [&](const char* name, const Signature& signature) {
+    sequencer.TakeLog();
+    sequencer.OnRequest(0, {name, signature});
+    const bool is_new = !sequencer.HasOnlySmall(1 << 10);
+    sequencer.TakeLog();
+    sequencer.OnRequest(0, {name, signature});
+    return is_new;
+  };
+  EXPECT_FALSE(sequencer.HasOnlySmall(1 << 10)) << "nothing is ready";
+  EXPECT_TRUE(ready("a", Allreduce({64}))) << "a plan that is new is to be known at once";
+  EXPECT_TRUE(sequencer.HasOnlySmall(256));
+  EXPECT_FALSE(sequencer.HasOnlySmall(255));
+  sequencer.OnRequest(0, {"a", Allreduce({64})});
+  EXPECT_TRUE(sequencer.HasOnlySmall(512));
+  EXPECT_FALSE(sequencer.HasOnlySmall(511)) << "together";
+  sequencer.TakeLog();
+  EXPECT_FALSE(sequencer.HasOnlySmall(512));
+  ready("b", With(OpKind::kBroadcast, {1}));
+  EXPECT_FALSE(sequencer.HasOnlySmall(1 << 10)) << "shares no entry";
+  ready("a", Allreduce({64}));
+  sequencer.OnRequest(0, {"a", Allreduce({65})});
+  EXPECT_FALSE(sequencer.HasOnlySmall(1 << 10)) << "a plan is forgotten";
+  sequencer.TakeLog();
+  sequencer.SetFusionThreshold(0);
+  sequencer.OnRequest(0, {"a", Allreduce({65})});
+  EXPECT_FALSE(sequencer.HasOnlySmall(1 << 10)) << "nothing is fused";
+}
+
 TEST(Sequencer, TheFusionThresholdMayChangeBetweenEntries) {
   Sequencer sequencer(Options(1));
   const auto batches = [&] {
