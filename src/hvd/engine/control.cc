@@ -8,7 +8,7 @@ namespace hvd::engine {
 
 void Engine::SendControl(Rank rank, std::span<const std::byte> message) {
   if (world_.pairs.empty() || world_.pairs[rank] == nullptr) return;
-  world_.pairs[rank]->SendMessage(message);
+  begins_many_ ? world_.pairs[rank]->SendMessageSoon(message) : world_.pairs[rank]->SendMessage(message);
 }
 
 void Engine::OnControl(Rank from, std::span<const std::byte> bytes) {

@@ -22,6 +22,16 @@ std::atomic<uint32_t> g_stamp{0};
 constexpr int kSpinsAlone = 20000;
 constexpr int kSpinsCrowded = 4;
 
+// Who submits operations to a set without shared memory, none later than so long after the one before, and waits for
+// none of them, will submit more. For a short time they are left to each other's company: one message tells of all of
+// them, and they run as one. Waking the engine's thread for each would take the core from the caller, and end each
+// before the next one is submitted, one round trip for one operation.
+constexpr Duration kInARow = std::chrono::microseconds(500);
+constexpr int kFewInARow = 1;
+constexpr Duration kGatherTime = std::chrono::microseconds(50);
+// After two that found no company, as many are not gathered.
+constexpr int kAfterAlone = 64;
+
 // Of all ranks of this host: each may be bound to some of them.
 int UsableCores(const World& world) {
   std::vector<int> pids;
@@ -141,18 +151,40 @@ Result<Handle> Engine::Submit(Submission submission) {
   const Handle handle = op->handle;  // a completion callback may release it before this returns
   ProcessSet* set = op->set;
   const bool called_back = op->done != nullptr;
-  if (TryToken()) {
+  const bool gathers = Gathers(*set);
+  if (!TryToken()) {
+    LeaveInInbox(op);
+  } else if (gathers) {
+    BeginManyOnLoop({&op, 1});
+    ++gathered_;
+    GiveToken();
+  } else {
     BeginOnLoop(op);
     // Where the peers come at the same time it is over before the engine's thread would have woken up. Of all else that
     // thread takes care: it is woken while anything is unfinished. Who is called back has other work to do meanwhile.
     const bool stays = !called_back && set->announces_in_memory() && thread_.joinable();
     stays ? EndMore(set) : static_cast<void>(Progress());
     GiveToken();
-  } else {
-    LeaveInInbox(op);
   }
-  if (unfinished()) world_.loop->Wake();
+  if (unfinished()) gathers ? world_.loop->WakeIn(kGatherTime) : world_.loop->Wake();
   return handle;
+}
+
+bool Engine::Gathers(const ProcessSet& set) {
+  if (set.by_memory() || !thread_.joinable()) return false;
+  const Time now = world_.loop->Now();
+  const bool follows = now - submitted_last_.exchange(now, std::memory_order_relaxed) < kInARow;
+  const int before = submitted_in_a_row_.load(std::memory_order_relaxed);
+  submitted_in_a_row_.store(follows ? before + 1 : 0, std::memory_order_relaxed);
+  return follows && before >= kFewInARow;
+}
+
+void Engine::EndGathering() {
+  if (std::exchange(gathered_, 0) != 1) return;
+  // In vain. The last one of many may find no company; if the next one does not either, each waits for the one before
+  // it, and gathering makes them late.
+  const bool again = submitted_in_a_row_.load(std::memory_order_relaxed) <= kFewInARow + 1;
+  submitted_in_a_row_.store(again ? -kAfterAlone : kFewInARow, std::memory_order_relaxed);
 }
 
 void Engine::Abandon(Operation* op) {
@@ -181,7 +213,7 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
   }
   group->missing = static_cast<int>(ops.size());
   if (TryToken()) {
-    for (Operation* op : ops) BeginOnLoop(op);
+    BeginManyOnLoop(ops);
     Progress();
     GiveToken();
   } else {
@@ -241,6 +273,12 @@ void Engine::BeginOnLoop(Operation* op) {
   if (op->deadline != Time::max()) timed_.push_back(op);
   if (phase_.load(std::memory_order_relaxed) == Phase::kRevoked) return Complete(op, DescribeCause());
   op->set->Begin(op);
+}
+
+void Engine::BeginManyOnLoop(std::span<Operation* const> ops) {
+  begins_many_ = true;
+  for (Operation* op : ops) BeginOnLoop(op);
+  begins_many_ = false;
 }
 
 void Engine::Complete(Operation* op, Error error) {

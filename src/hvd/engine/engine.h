@@ -172,6 +172,10 @@ class Engine final : public SetHost {
   void Abandon(Operation* op);
   // For whoever holds the token.
   void LeaveInInbox(Operation* op);
+  // Whether so many are being submitted one upon the other that this one, too, shall travel with those that follow.
+  bool Gathers(const ProcessSet& set);
+  // Those that were gathered go now.
+  void EndGathering();
   // One more of a group is over; the last one concludes those that wait.
   void FinishInGroup(Group* group, const Error& error);
   // Tells whoever waits, now that the error, if any, is known.
@@ -199,6 +203,8 @@ class Engine final : public SetHost {
   bool Progress();
   bool DrainInbox();
   void BeginOnLoop(Operation* op);
+  // What that sends travels together, in the loop's next turn.
+  void BeginManyOnLoop(std::span<Operation* const> ops);
   void OnControl(Rank from, std::span<const std::byte> bytes);
   // Asks rank 0 for its clock, if that is worth knowing and not known yet.
   void AskForClock();
@@ -290,6 +296,10 @@ class Engine final : public SetHost {
   std::mutex inbox_mutex_;
   std::vector<Operation*> inbox_;
   std::atomic<bool> inbox_full_{false};
+  std::atomic<Time> submitted_last_{};
+  std::atomic<int> submitted_in_a_row_{0};  // and nobody waited in between
+  int gathered_ = 0;                        // begun and not sent yet. OnLoop
+  bool begins_many_ = false;                // OnLoop
   std::vector<Operation*> timed_;
   std::atomic<int> pending_{0};
 

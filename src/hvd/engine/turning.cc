@@ -89,6 +89,7 @@ bool Engine::TakeToken(const Operation* op, Time until) {
 }
 
 bool Engine::Wait(Operation* op, Time until) {
+  if (submitted_in_a_row_.load(std::memory_order_relaxed) > 0) submitted_in_a_row_.store(0, std::memory_order_relaxed);
   while (!op->over.load(std::memory_order_acquire)) {
     // On the completion thread: nobody else can, while this job waits.
     if (completer_.OnThisThread()) completer_.RunAllocs();
@@ -171,7 +172,7 @@ bool Engine::DrainInbox() {
     batch.swap(inbox_);
     inbox_full_.store(false, std::memory_order_relaxed);
   }
-  for (Operation* op : batch) BeginOnLoop(op);
+  batch.size() == 1 ? BeginOnLoop(batch[0]) : BeginManyOnLoop(batch);
   return !batch.empty();
 }
 
@@ -179,6 +180,7 @@ bool Engine::Progress() {
   if (world_.window != nullptr) world_.window->Beat();
   const uint64_t completed = counters().operations.load(std::memory_order_relaxed);
   bool moved = DrainInbox();
+  if (gathered_ > 0) EndGathering();
   if (sets_.reclaimable()) ReclaimSets();
   for (transport::Pair* pair : world_.polled) moved |= pair->Poll();
   moved |= world_.loop->Turn(Duration::zero());
