@@ -114,6 +114,8 @@ bool EpollLoop::PollDescriptors(Duration wait) {
   for (int i = 0; i < count; ++i) {
     const uint64_t tag = events[i].data.u64;
     if (tag == kDoorbell || tag == kAlarm) {
+      // Who only looks may have looked elsewhere before they rang: it must look again before it sleeps.
+      ran |= wait == Duration::zero();
       tag == kDoorbell ? Drain(wake_fd_, &woken_) : Drain(alarm_fd_, &alarm_set_);
       continue;
     }

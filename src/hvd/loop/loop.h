@@ -31,7 +31,7 @@ class Loop : public Clock {
   // Runs `call` in the next turn; for completions that must not run inside the call that causes them.
   virtual void Defer(std::function<void()> call) = 0;
   // Handles what is due: deferred calls, timers, descriptors. Waits for at most `max_wait` (0: not at all; negative:
-  // until something happens) when nothing is. Returns whether any handler ran.
+  // until something happens) when nothing is. Returns whether any handler ran, or one that did not wait took a wake-up.
   virtual bool Turn(Duration max_wait) = 0;
   // Makes a Turn that waits, or the next one, return at once.
   virtual void Wake() = 0;

@@ -180,6 +180,18 @@ TEST_F(EpollLoopTest, AWakeBeforeTheWaitIsNotLostAndATurnThatDoesNotWaitLeavesIt
   EXPECT_FALSE(loop_->Turn(kForever));
 }
 
+TEST_F(EpollLoopTest, ATurnThatDoesNotWaitAndTakesAWakeSaysSo) {
+  ASSERT_TRUE(loop_->Watch(pipe_[0], EPOLLIN, [](uint32_t) {}));
+  loop_->Wake();
+  EXPECT_TRUE(loop_->Turn(kNone));
+  EXPECT_FALSE(loop_->Turn(kNone));
+  loop_->WakeIn(std::chrono::milliseconds(1));
+  while (!loop_->Turn(kNone)) {
+  }
+  loop_->Wake();
+  EXPECT_FALSE(loop_->Turn(kForever)) << "a wait that a wake ended";
+}
+
 TEST_F(EpollLoopTest, WakeInEndsAWaitNotEarlyAndAsOftenAsItIsCalled) {
   for (int round = 0; round < 2; ++round) {
     const Time due = loop_->Now() + std::chrono::milliseconds(2);
