@@ -56,6 +56,19 @@ TEST_F(Mail, IsForSmallOperations) {
   EXPECT_FALSE(MailCommunicator::Suits(Options(1025)));
 }
 
+TEST_F(Mail, WhatIsHandedOnTogetherFitsIntoAMessage) {
+  // Member 0 of 16 hands on 8 marks.
+  MailOptions options = Options(16);
+  options.choices = {{algorithms::Algorithm::kOneStep, {0, 1 << 20}, {}, false}};
+  std::vector<std::byte> data((8 << 10) + 1);
+  Work work;
+  work.payload.Add({data.data(), data.data(), 8 << 10});
+  EXPECT_TRUE(MailCommunicator(options).Takes(work));
+  work.payload.Clear();
+  work.payload.Add({data.data(), data.data(), data.size()});
+  EXPECT_FALSE(MailCommunicator(options).Takes(work));
+}
+
 TEST_F(Mail, SumsWhatCameEarlyAndKeepsItsOwnData) {
   EXPECT_TRUE(Receive(0, 0));
   EXPECT_EQ(mail_.Missing(0, 0), 0) << "its own mark";
@@ -122,6 +135,26 @@ TEST_F(Mail, HandsOnWhatIsComplete) {
   EXPECT_TRUE(receive(7, 3));
   EXPECT_EQ(mail.Missing(0, 0), -1);
   EXPECT_EQ(sent.size(), 4u);
+}
+
+// Member 0 of 16 tells 4 of itself and 15 to 13. It hears from 14 and 13 that the epoch ended at 0 before it hears from
+// 15.
+TEST_F(Mail, LeavesNoneOutOfWhatItHandsOn) {
+  std::vector<uint64_t> sent_to_4;
+  MailOptions options = Options(16);
+  options.post = [&](std::span<const int> members, const wire::MarkMessage& message) {
+    if (std::ranges::count(members, 4) > 0) sent_to_4.push_back(message.position);
+  };
+  MailCommunicator mail(std::move(options));
+  const auto receive = [&](int sender, size_t count, uint64_t epoch, uint64_t position) {
+    const std::vector<wire::Mark> marks(count, {5, 0, std::as_bytes(std::span(&theirs_, 1))});
+    return mail.Receive(sender, {0, epoch, position, marks}).has_value();
+  };
+  for (uint64_t p = 0; p < 3; ++p) ASSERT_EQ(mail.Publish(0, p, 5, 0, work_), Outcome::kPublished);
+  for (uint64_t p = 0; p < 3; ++p) EXPECT_TRUE(receive(14, 2, 0, p));
+  EXPECT_TRUE(receive(14, 2, 1, 1));
+  for (uint64_t p = 0; p < 3; ++p) EXPECT_TRUE(receive(15, 1, 0, p));
+  EXPECT_EQ(sent_to_4, (std::vector<uint64_t>{0})) << "position 1 can go no more, and 2 not without it";
 }
 
 TEST_F(Mail, KnowsMarksOfAnEpochThatEndedFromThoseOfTheNext) {

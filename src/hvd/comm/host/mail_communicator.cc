@@ -27,11 +27,18 @@ MailCommunicator::MailCommunicator(MailOptions options)
   for (int places = 1; places < members(); places += hands_on() ? places : 1) {
     targets_.push_back((options_.me + places) % members());
   }
+  most_bytes_ = kMostBytes / MostMarks();
+}
+
+size_t MailCommunicator::MostMarks() const {
+  int most = 1;
+  for (int places = 1; places < members() && hands_on(); places *= 2) most = std::max(most, CountFor(places));
+  return static_cast<size_t>(most);
 }
 
 bool MailCommunicator::Takes(const Work& work) const {
   const size_t bytes = work.payload.bytes();
-  return bytes <= kMostBytes && algorithms::Pick(options_.choices, bytes).algorithm == Algorithm::kOneStep;
+  return bytes <= most_bytes_ && algorithms::Pick(options_.choices, bytes).algorithm == Algorithm::kOneStep;
 }
 
 bool MailCommunicator::Follows(const Received& received, uint64_t epoch, uint64_t position) {
@@ -94,6 +101,10 @@ void MailCommunicator::HandOn(uint64_t epoch, uint64_t position) {
   if (!Has(options_.me, epoch, position)) return;
   Slot& mine = At(options_.me, position);
   for (; mine.gone < targets_.size(); ++mine.gone) {
+    // Those of an operation go behind those of the one before. Where these cannot, because marks of the next epoch
+    // have taken the place of some, both are withdrawn.
+    if (position > 0 && Has(options_.me, epoch, position - 1) && At(options_.me, position - 1).gone <= mine.gone)
+      return;
     const int count = CountFor(1 << mine.gone);
     while (mine.there < count && Has(Before(options_.me, mine.there), epoch, position)) ++mine.there;
     if (mine.there < count) return;

@@ -54,7 +54,8 @@ class MailCommunicator final : public Announcer {
   static bool Suits(const MailOptions& options);
   explicit MailCommunicator(MailOptions options);
 
-  // Whether it is small: an allreduce of as many bytes would be done in one step.
+  // Whether it is small: an allreduce of as many bytes would be done in one step, and what is handed on together fits
+  // into a message.
   bool Takes(const Work& work) const;
   // Whether others' marks come by way of third members, so that one that is missing may lie with another.
   bool hands_on() const { return members() > kMostDirect; }
@@ -104,8 +105,9 @@ class MailCommunicator final : public Announcer {
   int members() const { return static_cast<int>(options_.order.members.size()); }
   // The member that is so many places before another, in a circle.
   int Before(int member, int places) const { return (member - places % members() + members()) % members(); }
-  // How many marks a message to who is so many places behind holds.
+  // How many marks a message to who is so many places behind holds; and the longest one.
   int CountFor(int places) const { return hands_on() ? std::min(places, members() - places) : 1; }
+  size_t MostMarks() const;
   // Whether this may come after what has come.
   static bool Follows(const Received& received, uint64_t epoch, uint64_t position);
   Status Keep(int member, uint64_t epoch, uint64_t position, const wire::Mark& mark);
@@ -125,6 +127,7 @@ class MailCommunicator final : public Announcer {
   uint32_t finished_ = 0;  // bit i: position released_ + i is finished
   std::vector<const void*> sources_;
   std::vector<int> targets_;   // to whom this member sends
+  size_t most_bytes_;          // of data beside a mark
   wire::MarkMessage message_;  // the one that is being sent
 };
 
