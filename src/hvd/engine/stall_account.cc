@@ -128,9 +128,11 @@ wire::Account StallInspector::Describe(uint64_t number) const {
   return account;
 }
 
-bool StallInspector::Ask(Rank rank, Time now) {
+bool StallInspector::Ask(Rank rank, const Operation& op, Time now) {
   Answer& answer = answers_[rank];
-  if (answer.asked == Time{} || now - answer.asked > 2 * kAnswerTime) {
+  // What was heard before this one timed out may be of before it was submitted there.
+  const bool answered = answer.heard || now - answer.asked >= kAnswerTime;
+  if (answer.asked == Time{} || (answer.asked < op.deadline && answered)) {
     answer = {now, false, {}};
     engine_->SendControl(rank, wire::Encode(wire::Inquiry{kForTimeout, false}));
   }
@@ -149,14 +151,18 @@ std::optional<std::vector<Rank>> StallInspector::AskForMissing(const Operation& 
                                                                Time now) {
   if (!missing.empty()) {
     if (!op.set->hands_on() || op.state != Operation::State::kAnnounced) return missing;
-    const auto asked = std::ranges::count_if(missing, [&](Rank rank) { return Ask(rank, now); });
+    const auto asked = std::ranges::count_if(missing, [&](Rank rank) { return Ask(rank, op, now); });
     if (asked > 0) return std::nullopt;
     std::erase_if(missing, [&](Rank rank) { return Heard(rank, op) != nullptr; });
-    return missing;
+    // Who has it all knows nothing of it any more, as little as who has not submitted it. Where one does not even
+    // answer, the marks of others lie with that one.
+    std::vector<Rank> silent;
+    std::ranges::copy_if(missing, std::back_inserter(silent), [&](Rank rank) { return !answers_.at(rank).heard; });
+    return silent.empty() ? missing : silent;
   }
   const Rank sequencer = op.set->ranks()[0];
   if (op.state != Operation::State::kSent || sequencer == engine_->world_.layout.rank) return missing;
-  if (Ask(sequencer, now)) return std::nullopt;
+  if (Ask(sequencer, op, now)) return std::nullopt;
   if (const wire::Waiting* heard = Heard(sequencer, op)) missing.assign(heard->missing.begin(), heard->missing.end());
   return missing;
 }

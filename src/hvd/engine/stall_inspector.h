@@ -77,8 +77,8 @@ class StallInspector {
   bool IsBlocked(Time now) const;
   wire::Account Describe(uint64_t number) const;
   void DumpFlight() const;
-  // For the sake of a time-out. Whether its answer may still come.
-  bool Ask(Rank rank, Time now);
+  // For the sake of an operation that timed out. Whether its answer may still come.
+  bool Ask(Rank rank, const Operation& op, Time now);
   // What it has said about an operation; nullptr: nothing.
   const wire::Waiting* Heard(Rank rank, const Operation& op) const;
   // As Witness::process_state.

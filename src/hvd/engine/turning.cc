@@ -209,9 +209,10 @@ Error Engine::DescribeTimeout(const Operation& op, const std::vector<Rank>& miss
       missing.empty() ? std::string("some rank has")
                       : fmt::format("{} {}", controller::DescribeRanks(missing), missing.size() == 1 ? "has" : "have");
   return {Code::kDeadlineExceeded,
-          fmt::format("{} '{}' timed out: {} not submitted it. If it does later, it gets this rank's data; this rank "
+          fmt::format("{} '{}' timed out: {} not submitted it{}. If it does later, it gets this rank's data; this rank "
                       "may use the name again after that.",
-                      NameOf(signature.op), op.request.name, who),
+                      NameOf(signature.op), op.request.name, who,
+                      missing.empty() ? ", or what it sent is still on its way" : ""),
           missing.empty() ? -1 : missing[0]};
 }
 

@@ -237,6 +237,26 @@ TEST(Mail, OneAmongManyThatIsMissingIsNamedAlone) {
   for (const Operation* op : ops) EXPECT_THAT(op->error.message, HasSubstr("out: rank 5 has not submitted it"));
 }
 
+// Those whose marks lie with it have the result, and know nothing of the operation any more.
+TEST(Mail, OneAmongManyThatNeitherHandsOnNorAnswersIsNamedAlone) {
+  Members members(Eleven());
+  ASSERT_TRUE(members.Rounds("x", 5));
+  members.Settle();
+  members.job().Hold(8, 5, true);  // the marks of 8, 7 and 6
+  std::vector<Operation*> others;
+  for (Rank rank = 0; rank < 11; ++rank) {
+    if (rank != 5) others.push_back(members.Sum(rank, "x"));
+  }
+  Operation* late = members.Sum(5, "x", 1.0);
+  ASSERT_TRUE(members.Await(others));
+  for (int second = 0; second < 2; ++second) {
+    members.job().AdvanceClock(std::chrono::seconds(1));
+    members.Settle();
+  }
+  ASSERT_TRUE(members.Await({late}));
+  EXPECT_THAT(late->error.message, HasSubstr("out: rank 8 has not submitted it"));
+}
+
 TEST(Mail, ADeadOneAmongManyIsNamed) {
   Members members(Eleven());
   ASSERT_TRUE(members.Rounds("x", 5));
