@@ -65,6 +65,18 @@ TEST_P(PairTest, CloseFailsWhatIsPendingHereAndThere) {
   EXPECT_TRUE(closed_[0].empty()) << "our own Close is no news to us";
 }
 
+TEST_P(PairTest, AClosedOneKnowsWhetherItHasSaidAll) {
+  const std::string message = Pattern(1, 1 << 20);
+  for (int i = 0; i < 16; ++i) pair(0).SendMessage(AsBytes(message));
+  EXPECT_FALSE(pair(0).IsSayingMore()) << "open";
+  pair(0).Close();
+  EXPECT_TRUE(pair(0).IsSayingMore());
+  ASSERT_TRUE(RunUntil([&] { return !closed_[1].empty(); }));
+  EXPECT_FALSE(pair(0).IsSayingMore());
+  EXPECT_EQ(messages_[1].size(), 16u);
+  EXPECT_FALSE(pair(1).IsSayingMore());
+}
+
 TEST_P(PairTest, WhatWasSentBeforeCloseIsDelivered) {
   std::vector<std::string> sent;
   for (int i = 0; i < 20; ++i) sent.push_back(Pattern(i, i * 1000));

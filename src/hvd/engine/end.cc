@@ -271,9 +271,19 @@ void Engine::Shutdown() {
     }
     for (const auto& set : sets_) set->FailAll(error);
     DrainInbox();
-    // Closed connections drain while somebody turns the loop; without that the kernel would drop what peers still need.
+    // Closed connections drain while somebody turns the loop, and rings while somebody polls them; without that what
+    // peers still need would be dropped.
     const Time drained = world_.loop->Now() + Seconds(2);
-    while (world_.loop->watched() > 0 && world_.loop->Now() < drained) world_.loop->Turn(std::chrono::milliseconds(10));
+    for (bool rings = true; rings || world_.loop->watched() > 0;) {
+      rings = false;
+      for (transport::Pair* pair : world_.polled) {
+        pair->Poll();
+        const int local = world_.layout.LocalOf(pair->peer());
+        rings |= pair->IsSayingMore() && world_.window->peer_state(local) == PeerState::kAlive;
+      }
+      if (world_.loop->Now() >= drained) break;
+      if (rings || world_.loop->watched() > 0) world_.loop->Turn(std::chrono::milliseconds(rings ? 1 : 10));
+    }
     if (world_.window != nullptr) {
       world_.window->Blame(blamed, reason);
       world_.window->SayGoodbye();

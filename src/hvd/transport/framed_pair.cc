@@ -29,6 +29,7 @@ class FramedPair final : public Pair {
   }
   bool Poll() override { return core_->Poll(); }
   void Close() override { core_->Close(); }
+  bool IsSayingMore() const override { return core_->IsSayingMore(); }
 
  private:
   const std::shared_ptr<FramedPairCore> core_;

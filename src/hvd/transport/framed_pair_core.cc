@@ -73,7 +73,8 @@ void FramedPairCore::Recv(Lane lane, std::vector<iovec> into, PartialArrival on_
 
 bool FramedPairCore::Poll() {
   if (in_handler_ || stream_ == nullptr || stream_->fd() >= 0) return false;
-  // Every call from outside writes what it can, so output waits only where the stream was full.
+  // Calls from outside write what they can, now or in the loop's next turn, so else output waits only where the stream
+  // was full.
   if (due_.empty() && !write_blocked_ && stream_->NothingToRead()) return false;
   const std::shared_ptr<FramedPairCore> self = shared_from_this();
   in_handler_ = true;

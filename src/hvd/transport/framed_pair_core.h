@@ -40,6 +40,7 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   void Recv(Lane lane, std::vector<iovec> into, PartialArrival on_bytes, Completion done);
   bool Poll();
   void Close();
+  bool IsSayingMore() const { return state_ == State::kDraining && !said_all_; }
   // The pair is being destroyed: no handler runs any more, and a polled stream is let go.
   void Detach();
 

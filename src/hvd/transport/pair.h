@@ -51,6 +51,8 @@ class Pair {
   // Fails pending operations with kAborted. Idempotent. What was sent before is still delivered if the peer is alive:
   // messages, and data whose Send has completed, also to a Recv that comes after the end.
   virtual void Close() = 0;
+  // Closed here, and not all that was sent before is written: a stream that is polled needs more polls for that.
+  virtual bool IsSayingMore() const = 0;
 };
 
 }  // namespace hvd::transport
