@@ -207,6 +207,23 @@ def test_some_ranks_are_a_job(mpi):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@starters.both_mpis
+def test_a_rank_0_without_its_token_tells_the_others(mpi):
+    """It says why before it ends; the others would wait for it until the start time-out."""
+    program = (
+        "import os, horovod.numpy as hvd\n"
+        "outer = os.environ.get('OMPI_COMM_WORLD_RANK') or os.environ['PMI_RANK']\n"
+        "if outer == '0': os.environ['HOROVOD_TOKEN_FILE'] = '/nowhere'\n"
+        "try:\n"
+        "    hvd.init()\n"
+        "except Exception as error:\n"
+        "    print(f'<{outer}: {error}>')\n"
+    )
+    result = starters.mpirun(mpi, 2, "-c", program, HOROVOD_START_TIMEOUT="3600")
+    assert "<0: token file /nowhere cannot be opened" in result.stdout, result.stdout + result.stderr
+    assert "rank 0 cannot be met: token file /nowhere cannot be opened" in result.stdout, result.stdout + result.stderr
+
+
 def test_mpi_operations_need_a_job_of_mpi():
     """Under another launcher the refusal says why."""
     each = {"HOROVOD_RANK": "{rank}", "HOROVOD_SIZE": "{ranks}", "HOROVOD_RENDEZVOUS_ADDR": "127.0.0.1:29517"}

@@ -51,7 +51,14 @@ Result<rendezvous::Options> NetOptions(const Config& config, const std::optional
   return options;
 }
 
+Status LoadToken(const Config& config, Place* place) {
+  if (config.token_file.empty()) return {};
+  HVD_ASSIGN_OR_RETURN(place->token, net::Token::Load(config.token_file));
+  return {};
+}
+
 Result<std::string> ServeStore(const Config& config, Place* place) {
+  HVD_RETURN_IF_ERROR(LoadToken(config, place));
   HVD_ASSIGN_OR_RETURN(const rendezvous::Options options,
                        config.launcher.all_local() ? LocalOptions() : NetOptions(config, place->token));
   HVD_ASSIGN_OR_RETURN(place->server, rendezvous::Serve(options));
@@ -80,12 +87,11 @@ Status Hear(const std::string& text, Place* place) {
 
 Result<Place> IntroducedPlace(const Config& config, const Way& way, Time deadline) {
   Place place;
-  if (!config.token_file.empty()) {
-    HVD_ASSIGN_OR_RETURN(place.token, net::Token::Load(config.token_file));
-  }
   std::string text;
   Error failed{Code::kOk, {}};
-  if (config.rank == 0) {
+  if (config.rank != 0) {
+    HVD_RETURN_IF_ERROR(LoadToken(config, &place));
+  } else {
     auto served = ServeStore(config, &place);
     if (!served) {
       failed = served.error();

@@ -158,7 +158,7 @@ Status Meeting::Join() {
       }
       HVD_RETURN_IF_ERROR(CheckStillMine());
     } else {
-      HVD_RETURN_IF_ERROR(CheckRefusal());
+      if (!waited) HVD_RETURN_IF_ERROR(CheckRefusal());
       HVD_RETURN_IF_ERROR(CheckLeft(Missing()));
       HVD_RETURN_IF_ERROR(CheckGenerations({0}));
     }
@@ -255,7 +255,9 @@ void Meeting::Finish(Duration patience, bool remove_keys) {
       if (slices.over() || !CheckDeaths({rank}) || !CheckTrouble()) return;
     }
   }
-  if (remove_keys) RemoveKeys(prefix_, config_.size);
+  if (!remove_keys) return;
+  RemoveKeys(prefix_, config_.size);
+  (void)store_->Delete(RefusalKey(config_));
 }
 
 void Meeting::RemoveKeys(const std::string& prefix, int size) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "hvd/engine/place.h"
 #include "hvd/net/deadline.h"
 #include "hvd/topology/process.h"
 
@@ -40,7 +41,10 @@ void Refuse(rendezvous::Store* store, const Config& config, const Error& why, Ti
 std::optional<Error> ReadRefusal(const Config& config, std::string_view note) {
   const size_t line = note.find('\n');
   const auto who = line == std::string_view::npos ? std::nullopt : DecodeStart(note.substr(0, line));
-  if (!who || topology::LifeOf(who->process) == topology::Life::kEnded) return std::nullopt;
+  if (!who) return std::nullopt;
+  const topology::Life life = topology::LifeOf(who->process);
+  if (life == topology::Life::kEnded) return std::nullopt;
+  if (life != topology::Life::kRuns && IsFolder(config.rendezvous_addr)) return std::nullopt;
   Error why = DecodeError(note.substr(line + 1));
   why.message = fmt::format("rank 0 (pid {}) of {} cannot come to {}: {}", who->process.pid, config.size,
                             config.rendezvous_addr, why.message);

@@ -4,8 +4,9 @@
 //
 //   hvd/GENERATION/refusal   who it is and why it does not come
 //
-// It lies there for a moment only. A folder outlives the job, so one that a killed process left there counts for
-// nothing.
+// (With the job's group behind it, where there are several.) It lies there for a moment only. A folder outlives the
+// job, so there a note counts only while its writer is seen to run: one that a killed process left is of no value, and
+// neither is one of another machine, of which that cannot be known.
 
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 
 namespace hvd::engine {
 
+// Where the note lies, and what it is.
 std::string RefusalKey(const Config& config);
 std::string EncodeRefusal(const Start& who, const Error& why);
 

@@ -14,6 +14,9 @@ namespace {
 // For a store that somebody else may serve to answer.
 constexpr Duration kTurnAway = std::chrono::seconds(1);
 
+// By host and port.
+bool IsServed(const std::string& address) { return !IsFolder(address) && !IsInProcess(address) && !IsLocal(address); }
+
 tl::unexpected<Error> BadPlace(const std::string& address, std::string_view why) {
   return Fail(Code::kInvalidArgument,
               "HOROVOD_RENDEZVOUS_ADDR={} {}; give host:port, [v6 address]:port or file:///folder, the same for all "
@@ -24,7 +27,8 @@ tl::unexpected<Error> BadPlace(const std::string& address, std::string_view why)
 // The same words as for every other variable.
 Error Named(const Config& config, Error error) {
   error.message = fmt::format("HOROVOD_RENDEZVOUS_ADDR={}: {}", config.rendezvous_addr, error.message);
-  if (error.code == Code::kPermissionDenied && config.rank != 0 && !config.token_file.empty()) {
+  const bool by_token = !config.token_file.empty() && IsServed(config.rendezvous_addr);
+  if (error.code == Code::kPermissionDenied && config.rank != 0 && by_token) {
     error.message += "; was rank 0 able to read it?";
   }
   // Not one of hvd.h's codes.
@@ -69,13 +73,13 @@ void TurnAway(const Config& config, const Error& why, Time deadline) {
   const std::string& address = config.rendezvous_addr;
   const bool shared = IsFolder(address) || IsInProcess(address);
   rendezvous::Options options{.address = address, .timeout = std::min<Duration>(net::Left(deadline), kTurnAway)};
-  Place with_token, open;
-  if (auto token = net::Token::Generate(); token && !shared && !IsLocal(address)) {
+  Place open, with_token;
+  (void)Enter(options, true, &open);
+  if (open.store != nullptr && open.server == nullptr && !shared) return;
+  if (auto token = net::Token::Generate(); token && IsServed(address)) {
     options.token = std::move(*token);
     (void)Enter(options, true, &with_token);
-    options.token.reset();
   }
-  (void)Enter(options, true, &open);
   for (const Place* place : {&open, &with_token}) {
     if (place->store == nullptr || (place->server == nullptr && !shared)) continue;
     return Refuse(place->store.get(), config, why, deadline);

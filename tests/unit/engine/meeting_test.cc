@@ -324,10 +324,20 @@ TEST_F(MeetingTest, ARankZeroThatCannotComeSaysWhyBeforeTheTimeOut) {
 
 TEST_F(MeetingTest, ARefusalThatAKilledJobLeftIsIgnored) {
   const auto store = Store();
-  ASSERT_TRUE(store->Set("hvd/0/refusal", EncodeRefusal({0, Dead()}, {Code::kNotFound, "no token file"})));
-  auto starters = Starters(2);
-  RunAll(starters);
-  for (const Starter& starter : starters) EXPECT_EQ(starter.error, "");
+  // Of one on another machine nothing is known, and a folder keeps what it is given.
+  topology::Process elsewhere = topology::ThisProcess();
+  elsewhere.machine = "elsewhere";
+  for (const topology::Process& writer : {Dead(), elsewhere}) {
+    ASSERT_TRUE(store->Set("hvd/0/refusal", EncodeRefusal({0, writer}, {Code::kNotFound, "no token file"})));
+    auto starters = Starters(2);
+    std::thread early([&] { starters[1].Run(); });
+    // Long enough for it to have looked for a refusal.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    starters[0].Run();
+    early.join();
+    for (const Starter& starter : starters) EXPECT_EQ(starter.error, "");
+    EXPECT_EQ(FilesLeft(), 0);
+  }
 }
 
 TEST_F(MeetingTest, WhoGivesUpLaterIsHeard) {
