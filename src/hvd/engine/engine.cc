@@ -171,11 +171,11 @@ Result<Handle> Engine::Submit(Submission submission) {
 }
 
 bool Engine::Gathers(const ProcessSet& set) {
-  if (set.by_memory() || !thread_.joinable()) return false;
+  if (set.by_memory() || !options_.own_thread) return false;
   const Time now = world_.loop->Now();
   const bool follows = now - submitted_last_.exchange(now, std::memory_order_relaxed) < kInARow;
   const int before = submitted_in_a_row_.load(std::memory_order_relaxed);
-  submitted_in_a_row_.store(follows ? before + 1 : 0, std::memory_order_relaxed);
+  submitted_in_a_row_.store(follows ? std::min(before, kFewInARow + 1) + 1 : 0, std::memory_order_relaxed);
   return follows && before >= kFewInARow;
 }
 

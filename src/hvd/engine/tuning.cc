@@ -24,10 +24,13 @@ wire::Tuning TuningOf(const tune::Point& point, const tune::Point& start) {
 }
 
 // For the counters.
-void Note(const algorithms::Table& table, int ranks, int32_t chunk_percent, int spins, trace::Counters* counters) {
+void NoteSpinning(int spins, trace::Counters* counters) {
+  counters->in_force.spin_us.Set(static_cast<uint64_t>(spins / kSpinsPerMicrosecond));
+}
+
+void Note(const algorithms::Table& table, int ranks, int32_t chunk_percent, trace::Counters* counters) {
   auto& in_force = counters->in_force;
   in_force.chunk_percent.Set(static_cast<uint64_t>(chunk_percent));
-  in_force.spin_us.Set(static_cast<uint64_t>(spins / kSpinsPerMicrosecond));
   for (const algorithms::Choice& choice : table.For(OpKind::kAllreduce, algorithms::Scope::kHost, ranks)) {
     if (choice.algorithm == algorithms::Algorithm::kStaged) in_force.chunk_bytes.Set(choice.parameters.chunk);
     if (choice.algorithm == algorithms::Algorithm::kInline) in_force.eager_bytes.Set(choice.bytes.most);
@@ -46,7 +49,8 @@ algorithms::Scope Engine::GlobalScope() const {
 void Engine::StartTuning() {
   const Config& config = options_.config;
   const Layout& layout = world_.layout;
-  Note(table_, layout.local_size, wire::Tuning().chunk_percent, spin_limit_, &recorder_.counters());
+  Note(table_, layout.local_size, wire::Tuning().chunk_percent, &recorder_.counters());
+  NoteSpinning(spin_limit_, &recorder_.counters());
   if (!config.autotune || layout.rank != 0) return;
   const algorithms::Scope scope = GlobalScope();
   const bool alone = layout.size == 1;
@@ -120,9 +124,10 @@ algorithms::Table Engine::OnTuned(int set, const wire::Tuning& tuning) {
   if (set == 0) tuning_ = tuning;
   if (options_.config.spin_us < 0) {
     spin_limit_ = static_cast<int>(std::min<int64_t>(most_spins_, tuning.spin_us * kSpinsPerMicrosecond));
+    NoteSpinning(spin_limit_, &recorder_.counters());
   }
   algorithms::Table table = table_.Tuned(tuning.chunk_percent, tuning.eager_bytes);
-  if (set == 0) Note(table, world_.layout.local_size, tuning.chunk_percent, spin_limit_, &recorder_.counters());
+  if (set == 0) Note(table, world_.layout.local_size, tuning.chunk_percent, &recorder_.counters());
   return table;
 }
 
