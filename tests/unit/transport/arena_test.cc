@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,7 +14,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <string>
 #include <thread>
 
 namespace hvd::transport::shm {
@@ -133,6 +136,34 @@ TEST(Arena, LargeExtentsGoBackToTheSystem) {
     arena.Release(*extent);
     EXPECT_LT(ResidentBytes(arena.fd()), kMiB);
     EXPECT_EQ(arena.committed(), 0u);
+  }
+}
+
+// Bytes of shared files that huge pages hold in this process.
+uint64_t InHugePages() {
+  uint64_t kilobytes = 0;
+  std::ifstream maps("/proc/self/smaps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.starts_with("ShmemPmdMapped:")) kilobytes += std::stoull(line.substr(line.find(':') + 1));
+  }
+  return kilobytes * 1024;
+}
+
+TEST(Arena, LargeExtentsLieInHugePagesWhereTheKernelHasThem) {
+  auto file = CreateSealedFile("probe", 8 * kMiB);
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(Commit(file->get(), 0, 8 * kMiB));
+  const auto probe = Mapping::Create(file->get(), 8 * kMiB);
+  ASSERT_TRUE(probe);
+  const bool has_them = ::madvise(probe->data(), probe->bytes(), 25) == 0;  // MADV_COLLAPSE
+  const uint64_t before = InHugePages();
+  Arena arena({.capacity = 256 * kMiB});
+  auto extent = arena.Allocate(100 * kMiB);
+  ASSERT_TRUE(extent);
+  EXPECT_GE(ResidentBytes(arena.fd()), 100 * kMiB);
+  // Not of all: memory may be in pieces.
+  if (has_them) {
+    EXPECT_GT(InHugePages(), before);
   }
 }
 

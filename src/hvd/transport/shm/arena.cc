@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 
 namespace hvd::transport::shm {
@@ -19,6 +20,13 @@ constexpr uint64_t kPunch = 1 << 20;
 constexpr uint64_t kSlab = 256 << 10;
 constexpr uint64_t kCacheLimit = 16 << 20;  // committed but unused, over all sizes below kPunch
 constexpr uint64_t kLeastCapacity = 64 << 20;
+constexpr uint64_t kHugePiece = 64 << 20;
+// For a piece; a virtual machine whose host has yet to find the memory takes 0.2 s for pages of any size.
+constexpr auto kHugePatience = std::chrono::seconds(1);
+
+// As in the kernel's headers; not all C libraries have them.
+constexpr int kPopulateWrite = 23;
+constexpr int kCollapse = 25;
 
 uint64_t PageSize() {
   static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -96,13 +104,25 @@ bool Arena::Charge(uint64_t bytes) {
 Status Arena::CommitRange(uint64_t offset, uint64_t bytes) {
   if (!shareable()) return {};
   if (bytes >= kHugeAligned) {
+    TakeHugePages(offset, bytes);
     // Only a fault through the mapping follows the huge page hint; fallocate would fill the range with small pages.
     // Refusals (an old kernel, too little memory) are fine: fallocate has the last word.
-#ifdef MADV_POPULATE_WRITE
-    if (::madvise(map_.data() + offset, bytes, MADV_POPULATE_WRITE) == 0) return {};
-#endif
+    if (::madvise(map_.data() + offset, bytes, kPopulateWrite) == 0) return {};
   }
   return Commit(file_fd_, offset, bytes);
+}
+
+void Arena::TakeHugePages(uint64_t offset, uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes; done += kHugePiece) {
+    const auto start = std::chrono::steady_clock::now();
+    const uint64_t piece = std::min(kHugePiece, bytes - done);
+    for (uint64_t at = 0; at < piece; at += kHugePage) {
+      // The kernel does not take a hole for one.
+      if (!Commit(file_fd_, offset + done + at, PageSize())) return;
+    }
+    if (::madvise(map_.data() + offset + done, piece, kCollapse) != 0) return;
+    if (std::chrono::steady_clock::now() - start > kHugePatience) return;
+  }
 }
 
 Result<uint64_t> Arena::TakeSpan(uint64_t bytes, uint64_t align) {

@@ -95,6 +95,9 @@ class Arena {
   bool GiveBlock(uint64_t offset, uint64_t* slab);
   void FlushCache();
   Status CommitRange(uint64_t offset, uint64_t bytes);
+  // Huge pages for a part of the range, or all of it, where the kernel has them (from Linux 6.1 on it may give them to
+  // shared files whatever it does by itself) and does not look for them for long. Quicker than small ones, too.
+  void TakeHugePages(uint64_t offset, uint64_t bytes);
   bool Charge(uint64_t bytes);
 
   Fd file_;
