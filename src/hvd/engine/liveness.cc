@@ -19,30 +19,35 @@ Time Liveness::Check(Time now) {
     if (set->busy()) set->CollectAwaited(&awaited);
   }
   const Duration limit = Seconds(config.heartbeat_timeout_s);
-  // This rank itself was stopped or starved: nobody had a chance to answer in time.
-  const bool on_time = now - last_check_ < limit;
+  // This rank itself was busy, stopped or starved: others were not asked, or their answers not heard.
+  const bool on_time = now - last_check_ < limit / 2;
   last_check_ = now;
   for (auto it = watched_.begin(); it != watched_.end();) {
     it = awaited.contains(it->first) && on_time ? std::next(it) : watched_.erase(it);
   }
   for (Rank rank : awaited) {
     const uint64_t beat = BeatOf(rank);
-    auto [at, fresh] = watched_.try_emplace(rank, Watch{beat, now, Time{}});
+    auto [at, fresh] = watched_.try_emplace(rank, Watch{beat, now, Time{}, Time{}});
     Watch& watch = at->second;
     if (watch.beat != beat) {
       watch.beat = beat;
       watch.heard = now;
+      watch.unanswered = Time{};
     }
     // Not more often: an answer wakes this rank, too.
     if (now - watch.asked >= limit / 4) {
       watch.asked = now;
+      if (watch.unanswered == Time{}) watch.unanswered = now;
       Ask(rank);
     }
     // One that was never heard of may still be in init, where it cannot answer.
     const Duration patience = beat == 0 ? std::max(limit, Seconds(config.start_timeout_s)) : limit;
-    if (now - watch.heard >= patience) {
+    // Asked a quarter of the limit after it was heard at the latest, it has had the rest to answer.
+    const bool asked = watch.unanswered != Time{} && now - watch.unanswered >= patience * 3 / 4;
+    if (now - watch.heard >= patience && asked) {
       if (IsTraced(rank)) {
         watch.heard = now;
+        watch.unanswered = Time{};
       } else {
         watched_.clear();
         const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience).count();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Silence: a peer that an operation waits for must turn its loop when asked to. Counts only while something waits for
-// it, while this rank itself ran on time, and not while the peer is being traced by a debugger. stall_inspector.h looks
-// after peers that do turn their loop, and come to nothing.
+// it, while a question is open and this rank itself ran on time, and not while the peer is being traced by a debugger.
+// stall_inspector.h looks after peers that do turn their loop, and come to nothing.
 //
 // Thread safety: call with the progress token.
 
@@ -28,6 +28,7 @@ class Liveness {
     uint64_t beat = 0;
     Time heard{};  // when the beat was last seen to change
     Time asked{};
+    Time unanswered{};  // when it was first asked since then; none: it was not
   };
   uint64_t BeatOf(Rank rank) const;
   void Ask(Rank rank);

@@ -205,15 +205,16 @@ Error Engine::DescribeTimeout(const Operation& op, const std::vector<Rank>& miss
                         NameOf(signature.op), signature.numbers[0]),
             -1};
   }
-  const std::string who =
-      missing.empty() ? std::string("some rank has")
-                      : fmt::format("{} {}", controller::DescribeRanks(missing), missing.size() == 1 ? "has" : "have");
-  return {Code::kDeadlineExceeded,
-          fmt::format("{} '{}' timed out: {} not submitted it{}. If it does later, it gets this rank's data; this rank "
-                      "may use the name again after that.",
-                      NameOf(signature.op), op.request.name, who,
-                      missing.empty() ? ", or what it sent is still on its way" : ""),
-          missing.empty() ? -1 : missing[0]};
+  const bool one = missing.size() < 2;
+  const std::string who = missing.empty() ? std::string("some rank") : controller::DescribeRanks(missing);
+  return {
+      Code::kDeadlineExceeded,
+      fmt::format("{} '{}' timed out: {} {} not submitted it{}. If {} later, {} this rank's data; this rank may use "
+                  "the name again after that.",
+                  NameOf(signature.op), op.request.name, who, one ? "has" : "have",
+                  missing.empty() ? ", or what it sent is still on its way" : "", one ? "it does" : "they do",
+                  one ? "it gets" : "they get"),
+      missing.empty() ? -1 : missing[0]};
 }
 
 bool Engine::ExpireOperations(Time now) {

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "hvd/engine/engine.h"
 #include "hvd/transport/inproc/window.h"
 
@@ -26,9 +29,10 @@ World MakeWorld(Rank rank, const std::shared_ptr<Group>& group) {
   return world;
 }
 
-std::unique_ptr<Engine> MakeEngine(Rank rank, const std::shared_ptr<Group>& group, bool own_thread = false) {
+std::unique_ptr<Engine> MakeEngine(Rank rank, const std::shared_ptr<Group>& group, bool own_thread = false,
+                                   const Config& config = {}) {
   return std::move(
-      *Engine::Create(MakeWorld(rank, group), {.config = {}, .process_sets = {}, .own_thread = own_thread}));
+      *Engine::Create(MakeWorld(rank, group), {.config = config, .process_sets = {}, .own_thread = own_thread}));
 }
 
 Submission SumOf(float* value) {
@@ -60,6 +64,34 @@ TEST(GivingUp, IsToldToThePeersWithItsCause) {
   EXPECT_NE(op->error.message.find("the log of a process set has a gap"), std::string::npos) << op->error.message;
   EXPECT_LT(op->error.message.size(), 2 * transport::kMaxReasonBytes) << "the text is bounded";
   survivor->Release(op);
+}
+
+TEST(Silence, IsNotOneOfWhomNobodyAskedBecauseThisRankDidNotRun) {
+  using std::chrono::milliseconds;
+  const auto group = std::make_shared<Group>(2);
+  Config config;
+  config.heartbeat_timeout_s = 0.4;
+  const auto waiting = MakeEngine(0, group, false, config);
+  const auto late = MakeEngine(1, group);
+  float value = 1;
+  const auto handle = waiting->Submit(SumOf(&value));
+  ASSERT_TRUE(handle);
+  Operation* op = waiting->Find(*handle);
+  const auto wait = [&](milliseconds time) { return waiting->Wait(op, std::chrono::steady_clock::now() + time); };
+  EXPECT_FALSE(wait(milliseconds(10)));
+  late->Poll();  // the answer
+  EXPECT_FALSE(wait(milliseconds(10)));
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(wait(milliseconds(1)));  // too early to ask again
+  std::this_thread::sleep_for(milliseconds(360));
+  EXPECT_FALSE(wait(milliseconds(1)));
+  EXPECT_EQ(waiting->Health().code, Code::kOk) << waiting->Health().message;
+  static_cast<SetHost&>(*late).GiveUp({Code::kInternal, "enough"});
+  while (!op->over.load()) {
+    late->Poll();
+    waiting->Poll();
+  }
+  waiting->Release(op);
 }
 
 // Without a thread of its own the engine is idle when it is fenced; with one, that thread may be anywhere.
