@@ -2,13 +2,14 @@
 #include "hvd/transport/shm/arena.h"
 
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstring>
+
+#include "hvd/topology/cores.h"
 
 namespace hvd::transport::shm {
 namespace {
@@ -34,9 +35,7 @@ uint64_t PageSize() {
 }
 
 uint64_t HalfOfMemory() {
-  struct sysinfo info {};
-  ::sysinfo(&info);
-  return std::max<uint64_t>(uint64_t{info.totalram} * info.mem_unit / 2, kLeastCapacity);
+  return std::max<uint64_t>(static_cast<uint64_t>(topology::TotalMemory()) / 2, kLeastCapacity);
 }
 
 // Four sizes per doubling, so that at most a fifth of a block is lost: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...

@@ -34,7 +34,8 @@ namespace hvd::transport::shm {
 class Arena {
  public:
   struct Options {
-    uint64_t capacity = 0;      // address space and first budget; 0: half of the machine's memory
+    uint64_t capacity =
+        0;  // address space and first budget; 0: half of the memory that the machine, or the container, has
     bool private_only = false;  // as if there were no memfd
   };
 
