@@ -51,14 +51,8 @@ Result<rendezvous::Options> NetOptions(const Config& config, const std::optional
   return options;
 }
 
-Status LoadToken(const Config& config, Place* place) {
-  if (config.token_file.empty()) return {};
-  HVD_ASSIGN_OR_RETURN(place->token, net::Token::Load(config.token_file));
-  return {};
-}
-
 Result<std::string> ServeStore(const Config& config, Place* place) {
-  HVD_RETURN_IF_ERROR(LoadToken(config, place));
+  HVD_ASSIGN_OR_RETURN(place->token, LoadToken(config));
   HVD_ASSIGN_OR_RETURN(const rendezvous::Options options,
                        config.launcher.all_local() ? LocalOptions() : NetOptions(config, place->token));
   HVD_ASSIGN_OR_RETURN(place->server, rendezvous::Serve(options));
@@ -90,7 +84,7 @@ Result<Place> IntroducedPlace(const Config& config, const Way& way, Time deadlin
   std::string text;
   Error failed{Code::kOk, {}};
   if (config.rank != 0) {
-    HVD_RETURN_IF_ERROR(LoadToken(config, &place));
+    HVD_ASSIGN_OR_RETURN(place.token, LoadToken(config));
   } else {
     auto served = ServeStore(config, &place);
     if (!served) {

@@ -86,15 +86,13 @@ void TurnAway(const Config& config, const Error& why, Time deadline) {
   }
 }
 
-Result<std::optional<net::Token>> LoadToken(const Config& config, Time deadline) {
-  if (config.token_file.empty()) return std::optional<net::Token>();
-  auto token = net::Token::Load(config.token_file);
-  if (token) return std::optional(std::move(*token));
-  if (config.rank == 0) TurnAway(config, token.error(), deadline);
-  return Fail(std::move(token).error());
-}
-
 }  // namespace
+
+Result<std::optional<net::Token>> LoadToken(const Config& config) {
+  if (config.token_file.empty()) return std::optional<net::Token>();
+  HVD_ASSIGN_OR_RETURN(net::Token token, net::Token::Load(config.token_file));
+  return std::optional(std::move(token));
+}
 
 Status CheckPlace(const std::string& address) {
   if (IsInProcess(address) || IsLocal(address)) return {};
@@ -114,7 +112,12 @@ Result<Place> OpenPlace(const Config& config, Time deadline) {
   HVD_RETURN_IF_ERROR(CheckPlace(address));
   Place place;
   place.address = address;
-  HVD_ASSIGN_OR_RETURN(place.token, LoadToken(config, deadline));
+  auto token = LoadToken(config);
+  if (!token) {
+    if (config.rank == 0) TurnAway(config, token.error(), deadline);
+    return Fail(std::move(token).error());
+  }
+  place.token = std::move(*token);
   rendezvous::Options options;
   options.address = address;
   options.insecure = config.insecure;

@@ -29,6 +29,8 @@ inline bool IsFolder(const std::string& address) { return address.starts_with("f
 inline bool IsLocal(const std::string& address) { return address.starts_with("local:"); }
 inline bool IsInProcess(const std::string& address) { return address.starts_with("memory:"); }
 
+// By HOROVOD_TOKEN_FILE; none: it is not set.
+Result<std::optional<net::Token>> LoadToken(const Config& config);
 // Errors name the variable and its value.
 Result<Place> OpenPlace(const Config& config, Time deadline);
 

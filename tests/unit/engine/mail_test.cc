@@ -47,6 +47,13 @@ class Members {
     ops_.emplace_back(op, rank);
     return op;
   }
+  std::vector<Operation*> SumWithout(Rank absent, const std::string& name, double timeout_s = 0) {
+    std::vector<Operation*> ops;
+    for (Rank rank = 0; rank < job_.size(); ++rank) {
+      if (rank != absent) ops.push_back(Sum(rank, name, timeout_s));
+    }
+    return ops;
+  }
   // Of all ranks; whether all have the right sum.
   bool Round(const std::string& name) {
     std::vector<Operation*> ops;
@@ -204,10 +211,7 @@ TEST(Mail, WhatALeaverAgreedToGoesOnWhereMarksAreHandedOn) {
   ASSERT_TRUE(members.Rounds("x", 5));
   members.Settle();
   members.job().Hold(8, 5, true);  // the marks of 8, 7 and 6
-  std::vector<Operation*> others;
-  for (Rank rank = 0; rank < 11; ++rank) {
-    if (rank != 5) others.push_back(members.Sum(rank, "x"));
-  }
+  const std::vector<Operation*> others = members.SumWithout(5, "x");
   Operation* late = members.Sum(5, "x");
   ASSERT_TRUE(members.Await(others));
   members.job().engine(6).Shutdown();
@@ -227,10 +231,7 @@ TEST(Mail, WhatALeaverAgreedToGoesOnWhereMarksAreHandedOn) {
 TEST(Mail, OneAmongManyThatIsMissingIsNamedAlone) {
   Members members(Eleven());
   ASSERT_TRUE(members.Rounds("x", 5));
-  std::vector<Operation*> ops;
-  for (Rank rank = 0; rank < 11; ++rank) {
-    if (rank != 5) ops.push_back(members.Sum(rank, "x", 1.0));
-  }
+  const std::vector<Operation*> ops = members.SumWithout(5, "x", 1.0);
   members.Settle();
   members.job().AdvanceClock(std::chrono::seconds(2));
   ASSERT_TRUE(members.Await(ops));
@@ -243,10 +244,7 @@ TEST(Mail, OneAmongManyThatNeitherHandsOnNorAnswersIsNamedAlone) {
   ASSERT_TRUE(members.Rounds("x", 5));
   members.Settle();
   members.job().Hold(8, 5, true);  // the marks of 8, 7 and 6
-  std::vector<Operation*> others;
-  for (Rank rank = 0; rank < 11; ++rank) {
-    if (rank != 5) others.push_back(members.Sum(rank, "x"));
-  }
+  const std::vector<Operation*> others = members.SumWithout(5, "x");
   Operation* late = members.Sum(5, "x", 1.0);
   ASSERT_TRUE(members.Await(others));
   for (int second = 0; second < 2; ++second) {
@@ -260,10 +258,7 @@ TEST(Mail, OneAmongManyThatNeitherHandsOnNorAnswersIsNamedAlone) {
 TEST(Mail, ADeadOneAmongManyIsNamed) {
   Members members(Eleven());
   ASSERT_TRUE(members.Rounds("x", 5));
-  std::vector<Operation*> ops;
-  for (Rank rank = 0; rank < 11; ++rank) {
-    if (rank != 5) ops.push_back(members.Sum(rank, "x"));
-  }
+  const std::vector<Operation*> ops = members.SumWithout(5, "x");
   members.Settle();
   members.job().Kill(5);
   ASSERT_TRUE(members.Await(ops));

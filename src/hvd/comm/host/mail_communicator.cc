@@ -24,16 +24,12 @@ MailCommunicator::MailCommunicator(MailOptions options)
       received_(options_.order.members.size()),
       sources_(options_.order.members.size()) {
   message_.set = options_.set;
+  int most_marks = 1;
   for (int places = 1; places < members(); places += hands_on() ? places : 1) {
     targets_.push_back((options_.me + places) % members());
+    most_marks = std::max(most_marks, CountFor(places));
   }
-  most_bytes_ = kMostBytes / MostMarks();
-}
-
-size_t MailCommunicator::MostMarks() const {
-  int most = 1;
-  for (int places = 1; places < members() && hands_on(); places *= 2) most = std::max(most, CountFor(places));
-  return static_cast<size_t>(most);
+  most_bytes_ = kMostBytes / static_cast<size_t>(most_marks);
 }
 
 bool MailCommunicator::Takes(const Work& work) const {

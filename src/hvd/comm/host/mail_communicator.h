@@ -105,9 +105,8 @@ class MailCommunicator final : public Announcer {
   int members() const { return static_cast<int>(options_.order.members.size()); }
   // The member that is so many places before another, in a circle.
   int Before(int member, int places) const { return (member - places % members() + members()) % members(); }
-  // How many marks a message to who is so many places behind holds; and the longest one.
+  // How many marks a message to who is so many places behind holds.
   int CountFor(int places) const { return hands_on() ? std::min(places, members() - places) : 1; }
-  size_t MostMarks() const;
   // Whether this may come after what has come.
   static bool Follows(const Received& received, uint64_t epoch, uint64_t position);
   Status Keep(int member, uint64_t epoch, uint64_t position, const wire::Mark& mark);
