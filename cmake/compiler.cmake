@@ -4,9 +4,15 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# Eight files of a folder are compiled as one: most of the time went into the headers that they share. A file must compile
+# alone, too: -DCMAKE_UNITY_BUILD=OFF.
+set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile several files of a target at once")
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8 CACHE STRING "How many at once; 0: all of a target")
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno)
 if(HVD_SANITIZE)

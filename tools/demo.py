@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 from horovod.runner.program import find_horovodrun
 
@@ -17,17 +18,29 @@ LEAST_ACCURACY = 0.95
 
 def train(ranks: int) -> dict:
     """Return what rank 0 reports. Each process computes with one thread: two have twice the processor of one."""
+    print(f"demo: training with {ranks} process{'es' if ranks > 1 else ''} ...", flush=True)
     command = [find_horovodrun(), "-np", str(ranks), "--prefix", "", sys.executable, str(EXAMPLE)]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    result = subprocess.run(
-        [*command, "--threads", "1", "--json"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    return json.loads(result.stdout.strip().splitlines()[-1])
+    return json.loads(output_of([*command, "--threads", "1", "--json"], environment).strip().splitlines()[-1])
+
+
+def output_of(command: list[str], environment: dict[str, str], patience: float = 300) -> str:
+    """Return what a command printed. Every five seconds a line says that it runs."""
+    begin = time.monotonic()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        while True:
+            try:
+                said = process.communicate(timeout=5)[0]
+                break
+            except subprocess.TimeoutExpired:
+                seconds = time.monotonic() - begin
+                if seconds > patience:
+                    process.terminate()
+                    raise
+                print(f"demo:   {seconds:3.0f} s", flush=True)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command, said)
+    return said
 
 
 def row(text: str, *values: str) -> str:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/env.md from the library's own table of variables. `--check` only says whether the file is current."""
+"""
+Writes docs/reference/environment.md from the library's own table of variables.
+
+`--check` only says whether the file is current.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,20 @@ import sys
 
 from horovod.common.library import load
 
-TARGET = pathlib.Path(__file__).resolve().parent.parent / "docs" / "env.md"
+TARGET = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reference" / "environment.md"
 HEADER = """# Environment variables
 
 Read once, by `hvd.init()`. This file is made by `make docs` from src/hvd/base/config.cc.
 
 """
 FOOTER = """
-Of the Python package alone:
+Variables that the Python package alone reads:
 
 | variable | default | meaning |
 |---|---|---|
+| `HOROVOD_COMPAT` | 1 | Bridges for old programs; 0: none, 1: for Keras 2, tf1: for TensorFlow 1, too (`--compat`). |
+| `HOROVOD_HEAP` | system | Where large blocks of malloc of ranks lie: `arena` or `system` (`--heap`). |
+| `HOROVOD_SPARK_START_TIMEOUT` | 600 | Seconds that Spark has to start all tasks of `horovod.spark.run`. |
 | `HVD_LIBRARY` | unset | Path of the libhvd.so to load instead of the installed one. |
 """
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Prepares everything that building and testing need. Each step leaves a stamp and is skipped while its inputs are unchanged,
-# so a second run takes seconds and needs no network.
+# so a second run takes seconds and needs no network. A step that takes long prints what it does every few seconds.
 #
-#   tools/setup.sh              packages, .venv, build, installed package
-#   tools/setup.sh install      the same without the tests and tools of the build: enough to use the package
-#   tools/setup.sh packages FILE  only the Debian packages listed in FILE
+#   tools/setup.sh                   packages, .venv, build, installed package
+#   tools/setup.sh install           the same without tests and tools for developers: enough to use the package
+#   tools/setup.sh wheel             what install does, and what `make wheel` needs besides
+#   tools/setup.sh packages FILE...  only the Debian packages listed in the files
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,10 +16,29 @@ die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 stamp_of() { cat "build/stamps/$1" 2>/dev/null || true; }
 write_stamp() { mkdir -p build/stamps; printf '%s\n' "$2" > "build/stamps/$1"; }
 
+# Runs a command with its output in build/setup.log. Every five seconds a line says how long it has run and what it printed
+# last; if it fails, everything that it printed follows.
+step() {
+  local what=$1 log=build/setup.log start=$SECONDS runner last
+  shift
+  say "$what"
+  "$@" > "$log" 2>&1 &
+  runner=$!
+  while kill -0 "$runner" 2> /dev/null; do
+    (((SECONDS - start) % 5 == 4)) && {
+      # The state of a build is in ninja's last line that begins with [n/m].
+      last=$(tail -c 4000 "$log" | tr '\r' '\n' | awk '/^\[[0-9]+\// {step = $0} {last = $0} END {print step ? step : last}')
+      printf 'setup:   %3d s  %s\n' "$((SECONDS - start))" "${last:0:100}"
+    }
+    sleep 1
+  done
+  wait "$runner" || { cat "$log" >&2; die "$what: failed"; }
+}
+
 packages() {
-  local list=$1 wanted missing=()
-  mapfile -t wanted < <(grep -v '^#' "$list" | grep .)
-  command -v dpkg-query > /dev/null || { say "no dpkg here: install the equivalents of $list yourself"; return 0; }
+  local wanted missing=()
+  mapfile -t wanted < <(grep -hv '^#' "$@" | grep .)
+  command -v dpkg-query > /dev/null || { say "no dpkg here: install the equivalents of $* yourself"; return 0; }
   for package in "${wanted[@]}"; do
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null) == installed ]] || missing+=("$package")
   done
@@ -29,57 +49,84 @@ packages() {
   sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}"
     sudo=(sudo -n)
   fi
-  say "installing ${missing[*]}"
-  "${sudo[@]}" apt-get update -qq
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
+  step "reading Debian's list of packages" "${sudo[@]}" apt-get update
+  step "installing ${missing[*]}" \
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+}
+
+# Installs the pins of some files into .venv. The pins are complete, so pip has nothing to resolve.
+python_packages() {
+  local name=$1 files=("${@:2}") want options=()
+  want=$(cat "${files[@]}" | sha256sum)
+  [[ $(stamp_of "$name") == "$want" ]] && return 0
+  for file in "${files[@]}"; do options+=(-r "$file"); done
+  step "installing the Python packages of ${files[*]}" \
+    .venv/bin/python -m pip install --disable-pip-version-check --no-deps "${options[@]}"
+  write_stamp "$name" "$want"
 }
 
 python_environment() {
   local python=${PYTHON:-python3} want
-  want=$("$python" -c 'import sys; print(sys.version)' | cat - tools/requirements.txt | sha256sum)
-  [[ -x .venv/bin/python && $(stamp_of venv) == "$want" ]] && return 0
+  want=$("$python" -c 'import sys; print(sys.version)' | cat - tools/requirements.txt tools/requirements-test.txt | sha256sum)
+  [[ -x .venv/bin/python && $(stamp_of python) == "$want" ]] && return 0
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     die "the tools need Python 3.11 or newer, $python is $($python --version): name another with PYTHON=..."
-  say "making .venv with $($python --version)"
-  rm -rf .venv
-  "$python" -m venv .venv || die "$python cannot make a virtual environment: install python3-venv"
-  # The pins are complete, so pip has nothing to resolve.
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tools/requirements.txt
-  write_stamp venv "$want"
-  rm -f build/stamps/package
+  rm -rf .venv build/stamps
+  step "making .venv with $($python --version)" "$python" -m venv .venv
+  write_stamp python "$want"
 }
 
+# One build tree serves the installed package and the tests.
 build() {
-  [[ -f build/release/build.ninja ]] || cmake --preset release > build/release-configure.log 2>&1 ||
-    { cat build/release-configure.log >&2; die "configuring failed"; }
-  cmake --build --preset release
+  local tests=$1 target=$2
+  if [[ ! -f build/release/build.ninja ]] || ! grep -q "^HVD_BUILD_TESTS:.*=$tests$" build/release/CMakeCache.txt; then
+    step "configuring the build" cmake --preset release -DHVD_BUILD_TESTS="$tests"
+  fi
+  # A build with nothing to do says nothing.
+  [[ $(ninja -C build/release -n "$target" 2>&1) == *'no work to do'* ]] ||
+    step "compiling: $target" ninja -C build/release "$target"
 }
 
 # What the wheel is made of. Editing a test does not install the package again.
 package_sources() {
-  find pyproject.toml CMakeLists.txt cmake include src python tools/CMakeLists.txt tools/hvd_perf benchmarks/models.py \
-    README.md LICENSE -type f -not -name '*.pyc' -not -name '*.md5' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
+  find pyproject.toml CMakeLists.txt cmake include src python tools/CMakeLists.txt tools/build_backend.py tools/hvd_perf \
+    benchmarks/models.py README.md LICENSE -type f -not -name '*.pyc' -not -name '*.md5' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
 }
 
 python_package() {
-  local want
+  local tests=$1 want
   want=$(package_sources)
   [[ $(stamp_of package) == "$want" ]] && .venv/bin/python -c 'import horovod' 2> /dev/null && return 0
-  say "installing the package into .venv"
-  # Built as the release preset builds and at the same depth (build/wheel), so that ccache has every object already.
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index \
-    --force-reinstall --config-settings=cmake.build-type=RelWithDebInfo \
-    "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" .
+  step "installing the package into .venv" \
+    .venv/bin/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --no-index --force-reinstall \
+    --config-settings=build-dir=build/release --config-settings=build.targets=wheel_files \
+    --config-settings=cmake.build-type=RelWithDebInfo "--config-settings=cmake.define.HVD_BUILD_TESTS=$tests" .
   write_stamp package "$want"
 }
 
 mkdir -p build
-if [[ ${1:-} == packages ]]; then
-  packages "$2"
-  exit 0
-fi
-packages tools/debian-packages.txt
-python_environment
-[[ ${1:-} == install ]] || build
-python_package
+case ${1:-} in
+  packages)
+    packages "${@:2}"
+    exit 0
+    ;;
+  install | wheel)
+    packages tools/debian-packages.txt
+    python_environment
+    python_packages requirements tools/requirements.txt
+    [[ $1 == install ]] || python_packages requirements-wheel tools/requirements-wheel.txt
+    # A tree that builds tests goes on doing so.
+    tests=$(grep -qs '^HVD_BUILD_TESTS:.*=ON$' build/release/CMakeCache.txt && echo ON || echo OFF)
+    build "$tests" wheel_files
+    python_package "$tests"
+    ;;
+  *)
+    packages tools/debian-packages.txt tools/debian-packages-test.txt
+    python_environment
+    python_packages requirements tools/requirements.txt
+    python_packages requirements-test tools/requirements-test.txt
+    build ON all
+    python_package ON
+    ;;
+esac
 say "ready"

@@ -122,8 +122,8 @@ typedef struct hvd_request {
   double postscale;  /* 1.0 */
   hvd_buffer input;  /* stays the caller's; unchanged and valid until the operation is over */
   hvd_buffer output; /* allreduce, broadcast: may equal input (in place). data NULL: see `alloc` */
-  hvd_alloc_fn
-      alloc; /* for an output of unknown size; NULL with output.data NULL: the engine keeps it, see hvd_output */
+  /* For an output of unknown size. NULL, with output.data NULL: the engine keeps the output, see hvd_output. */
+  hvd_alloc_fn alloc;
   void* alloc_arg;
   void* stream;      /* device stream on which the input becomes ready; NULL on the CPU */
   void* ready_event; /* device event after which the input is ready; NULL on the CPU */
@@ -174,8 +174,7 @@ typedef struct hvd_init_options {
 } hvd_init_options;
 enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1, HVD_INIT_DYNAMIC_PROCESS_SETS = 2 };
 
-/* ---- library -------------------------------------------------------------------------------------------------------
- */
+/* ---- library ----------------------------------------------------------------------------------------------------- */
 
 HVD_API int hvd_abi_version(void);
 /* "0.30.0". Static. */
@@ -192,8 +191,7 @@ HVD_API const char* hvd_mpi_library(void);
 /* Markdown table of the HOROVOD_* variables. Static. */
 HVD_API const char* hvd_describe_config(void);
 
-/* ---- life cycle ----------------------------------------------------------------------------------------------------
- */
+/* ---- life cycle -------------------------------------------------------------------------------------------------- */
 
 /* Sets *options to defaults. */
 HVD_API void hvd_init_options_default(hvd_init_options* options);
@@ -207,6 +205,17 @@ HVD_API int hvd_init(const hvd_init_options* options, hvd_context** ctx);
 /* Says goodbye to the peers and ends the engine: pending operations fail with HVD_UNKNOWN. Frees ctx. Succeeds when
  * there is nothing to end. Memory from hvd_alloc and handed-out outputs stay valid. */
 HVD_API int hvd_shutdown(hvd_context* ctx);
+/* Says why this rank is about to leave, such as "ValueError: bad sample 17". hvd_shutdown hands it on: the errors of
+ * the peers and this rank's flight recorder name it. Does nothing when there is no engine. */
+HVD_API int hvd_note_failure(hvd_context* ctx, const char* text);
+/* Says what people call the tensor of the operations of this name, such as the path of a variable. Timelines, stall
+ * reports and errors of this process show it beside the name; it is never sent. Both are UTF-8. */
+HVD_API int hvd_label_tensor(hvd_context* ctx, const char* name, const char* label);
+/* Writes an authentication code of 32 bytes for data and its purpose, under a key that only ranks of this job have:
+ * equal on all of them, and nobody else can make it. Zeros in a job without a token, which leaves no machine. For
+ * bindings that send what must not be changed on its way, such as objects that are unpickled. */
+HVD_API int hvd_authenticate(hvd_context* ctx, const void* purpose, uint64_t purpose_bytes, const void* data,
+                             uint64_t bytes, unsigned char* code);
 HVD_API int hvd_is_initialized(hvd_context* ctx);
 /* HVD_OK while the engine works; HVD_UNKNOWN once its generation is revoked (a peer was lost or left): then every
  * operation fails, hvd_last_error() has the first cause, and only shutdown and a new init help. */
@@ -228,8 +237,7 @@ enum {
 /* *value receives the property. HVD_FAILED_PRECONDITION before init. */
 HVD_API int hvd_query(hvd_context* ctx, int32_t what, int32_t* value);
 
-/* ---- process sets --------------------------------------------------------------------------------------------------
- */
+/* ---- process sets ------------------------------------------------------------------------------------------------ */
 
 /* Number of process sets, the global one included. */
 HVD_API int hvd_process_set_count(hvd_context* ctx, int32_t* count);
@@ -246,8 +254,7 @@ HVD_API int hvd_process_set_add(hvd_context* ctx, const int32_t* ranks, int32_t 
  * all have. */
 HVD_API int hvd_process_set_remove(hvd_context* ctx, int32_t id);
 
-/* ---- operations ----------------------------------------------------------------------------------------------------
- */
+/* ---- operations -------------------------------------------------------------------------------------------------- */
 
 HVD_API void hvd_request_default(hvd_request* request);
 /* Registers everything about a request but its buffers, and gives an id for hvd_request.prepared: saves the name's
@@ -279,23 +286,25 @@ HVD_API int hvd_get_output(hvd_context* ctx, hvd_handle handle, hvd_output* outp
 /* Forgets the handle. An operation in flight goes on; its buffers must stay valid until `done` was called. */
 HVD_API int hvd_release(hvd_context* ctx, hvd_handle handle);
 
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* Memory that the ranks of this host can reach: operations on it need no copy. 64-byte aligned, zeroed. Works before
  * init and outlives shutdown. NULL, and hvd_last_status() tells why: HVD_RESOURCE_EXHAUSTED when the arena is full
  * (HOROVOD_ARENA_BYTES), HVD_FAILED_PRECONDITION in a forked child, also one of a process that only had such memory. */
 HVD_API void* hvd_alloc(uint64_t bytes);
-/* Gives memory of hvd_alloc or an engine-owned output back. An operation in flight that still uses it keeps it alive;
- * what a thread that is inside hvd_run has given it stays until that returns. NULL is fine. */
+/* Memory for the result of an operation: from the arena, so that peers store into it, or ordinary memory if the arena
+ * is full. It is not zeroed, because memory that was freed serves the next result. A forked child has a copy of its
+ * own. NULL: there is no memory. */
+HVD_API void* hvd_alloc_output(uint64_t bytes);
+/* Gives memory of hvd_alloc, hvd_alloc_output or an engine-owned output back. An operation in flight that still uses it
+ * keeps it alive; what a thread that is inside hvd_run has given it stays until that returns. NULL is fine. */
 HVD_API void hvd_free(void* memory);
 
-/* ---- counters ------------------------------------------------------------------------------------------------------
- */
+/* ---- counters ---------------------------------------------------------------------------------------------------- */
 
 /* What this rank did since hvd_init. All begin at 0 with the engine, survive its errors, and end with it. Reading costs
  * the engine nothing and is possible at any time; numbers that are read while it works may be of different moments.
- * docs/guide/observability.md says what is counted when. */
+ * docs/operate/monitoring.md says what is counted when. */
 typedef struct hvd_counters {
   size_t struct_size;
   uint64_t operations; /* that ended, with success or not; those of join and process sets included */
@@ -324,8 +333,7 @@ enum {
  */
 HVD_API int hvd_counters_text(hvd_context* ctx, int32_t format, char* text, uint64_t capacity, uint64_t* bytes);
 
-/* ---- timeline ------------------------------------------------------------------------------------------------------
- */
+/* ---- timeline ---------------------------------------------------------------------------------------------------- */
 
 /* Begins a timeline in Chrome trace JSON, for chrome://tracing and ui.perfetto.dev; one that is being written is
  * finished first. Rank 0 writes `path`; other ranks write beside it where HOROVOD_TIMELINE_ALL_RANKS=1 (t.1.json), else
@@ -335,8 +343,7 @@ HVD_API int hvd_timeline_start(hvd_context* ctx, const char* path, int32_t mark_
 /* What was recorded is in the file when this returns. Nothing to stop: HVD_OK. */
 HVD_API int hvd_timeline_stop(hvd_context* ctx);
 
-/* ---- store: how drivers and ranks meet ------------------------------------------------------------------------------
- */
+/* ---- store: how drivers and ranks meet --------------------------------------------------------------------------- */
 
 typedef struct hvd_store hvd_store;
 typedef struct hvd_store_server hvd_store_server;

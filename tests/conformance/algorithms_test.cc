@@ -97,18 +97,18 @@ std::vector<Bits> ResultsWith(const std::string& algorithms) {
 TEST(Algorithms, AllGiveTheSameBits) {
   const std::vector<Bits> usual = ResultsWith("");
   for (const std::string forced : {
-           "any:host:staged=..",
-           "any:host:inline=..",
-           "any:host:inline=none;any:host:tiny=none;any:host:direct=1..;any:host:direct:chunk=4K",
-           "any:host:direct=none",
-           "any:host:inline=none;any:host:tiny=none;allreduce:host:copied=1..;allreduce:host:copied:chunk=4K",
-           "allreduce:host:copied=none",
-           "any:host:inline=none;any:host:tiny=none;any:host:direct=none;any:host:fetched=1..",
-           "any:host:inline=none;any:host:fetched=1..",
-           "any:host:fetched=none",
-           "allreduce:any:one_step=..;allreduce:mixed:twin_reduce=none",
+           "any:shm:staged=..",
+           "any:shm:inline=..",
+           "any:shm:inline=none;any:shm:tiny=none;any:shm:direct=1..;any:shm:direct:chunk=4K",
+           "any:shm:direct=none",
+           "any:shm:inline=none;any:shm:tiny=none;allreduce:shm:copied=1..;allreduce:shm:copied:chunk=4K",
+           "allreduce:shm:copied=none",
+           "any:shm:inline=none;any:shm:tiny=none;any:shm:direct=none;any:shm:cma=1..",
+           "any:shm:inline=none;any:shm:cma=1..",
+           "any:shm:cma=none",
+           "allreduce:any:one_step=..;allreduce:mixed:hierarchical_reduce=none",
            "allreduce:any:direct_reduce=..;allreduce:any:direct_reduce:slice=4K;allreduce:any:direct_reduce:flight=4K",
-           "allreduce:mixed:twin_reduce=..;allreduce:mixed:twin_reduce:chunk=4K",
+           "allreduce:mixed:hierarchical_reduce=..;allreduce:mixed:hierarchical_reduce:chunk=4K",
            "broadcast:any:tree:slice=4K;reducescatter:any:direct_scatter:slice=4K",
        }) {
     const std::vector<Bits> results = ResultsWith(forced);
@@ -143,16 +143,16 @@ TEST(Algorithms, AreThoseThatWereAskedFor) {
   if (getenv("HOROVOD_DISABLE_SHM") != nullptr || hosts == kRanks) GTEST_SKIP() << "nothing goes through memory";
   constexpr double kBytes = 1024;
   if (hosts == 1) {
-    EXPECT_EQ(SharedBytes(""), 3 * kBytes);                        // inline: everybody reads all
-    EXPECT_EQ(SharedBytes("any:host:staged=.."), 3 * kBytes / 2);  // a quarter read, a quarter stored
+    EXPECT_EQ(SharedBytes(""), 3 * kBytes);                       // inline: everybody reads all
+    EXPECT_EQ(SharedBytes("any:shm:staged=.."), 3 * kBytes / 2);  // a quarter read, a quarter stored
   } else {
     EXPECT_EQ(SharedBytes(""), 0);
-    EXPECT_GT(SharedBytes("allreduce:mixed:twin_reduce=.."), 0);
+    EXPECT_GT(SharedBytes("allreduce:mixed:hierarchical_reduce=.."), 0);
   }
 }
 
 TEST(Algorithms, WrongTextsEndInit) {
-  const Setting setting("allreduce:hosts:two_steps=..1K");
+  const Setting setting("allreduce:network:two_steps=..1K");
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([rank] {
@@ -164,9 +164,10 @@ TEST(Algorithms, WrongTextsEndInit) {
       hvd_context* ctx = nullptr;
       EXPECT_EQ(hvd_init(&options, &ctx), HVD_INVALID_ARGUMENT);
       const std::string error = hvd_last_error();
-      EXPECT_NE(error.find("HOROVOD_ALGORITHMS: allreduce:hosts:two_steps=..1K: no algorithm is called \"two_steps\"; "
-                           "known: tiny, direct"),
-                std::string::npos)
+      EXPECT_NE(
+          error.find("HOROVOD_ALGORITHMS: allreduce:network:two_steps=..1K: no algorithm is called \"two_steps\"; "
+                     "known: tiny, direct"),
+          std::string::npos)
           << error;
     });
   }

@@ -109,12 +109,12 @@ void CheckAllPlaces(hvd_context* ctx, const std::string& name, const Wire& wire,
   std::vector<T> heap(mine.size() + 1);
   std::vector<T> other(mine.size() + 1);
   const ArenaArray<T> arena(mine.size());
-  struct Place {
+  struct DataLocation {
     T* in;
     T* out;
   };
-  for (const Place& place : {Place{heap.data(), heap.data()}, Place{heap.data(), other.data()},
-                             Place{arena.data, arena.data}, Place{heap.data(), arena.data}}) {
+  for (const DataLocation& place : {DataLocation{heap.data(), heap.data()}, DataLocation{heap.data(), other.data()},
+                                    DataLocation{arena.data, arena.data}, DataLocation{heap.data(), arena.data}}) {
     std::copy(mine.begin(), mine.end(), place.in);
     Request request(HVD_ALLREDUCE, name);
     Describe(request, reduction, place.in, place.out, &count);
@@ -245,8 +245,8 @@ TEST_P(PackedTest, APreparedRequestKeepsIt) {
   });
 }
 
-// Small ones take the short way from the third time on (engine/shortcut.h), and leave it for the ordinary one where a
-// rank is late, before or after it has reduced its part.
+// Small ones take the fast path from the third time on (engine/fast_path_cache.h), and leave it for the ordinary one
+// where a rank is late, before or after it has reduced its part.
 TEST_P(PackedTest, AgainAndAgainWithLateRanks) {
   const int size = GetParam();
   RunThreads(size, [&](int rank, hvd_context* ctx) {

@@ -41,8 +41,8 @@ struct Ends {
     for (auto& end : pair) end.reset();
     for (auto& reactor : loop) reactor.reset();
   }
-  void Turn(int side, Duration wait = Duration::zero()) {
-    loop[side]->Turn(wait);
+  void RunOnce(int side, Duration wait = Duration::zero()) {
+    loop[side]->RunOnce(wait);
     if (pair[side]) pair[side]->Poll();
   }
 };
@@ -124,7 +124,7 @@ class PairTest : public ::testing::TestWithParam<Kind> {
   [[nodiscard]] bool RunUntil(Predicate predicate) {
     const Time deadline = net::DeadlineAfter(kPatience);
     while (!predicate()) {
-      for (int side = 0; side < 2; ++side) ends_.Turn(side);
+      for (int side = 0; side < 2; ++side) ends_.RunOnce(side);
       if (net::Now() > deadline) return false;
     }
     return true;
@@ -132,7 +132,7 @@ class PairTest : public ::testing::TestWithParam<Kind> {
   // Until nothing moves for many turns.
   void Settle() {
     for (int i = 0; i < 300; ++i) {
-      for (int side = 0; side < 2; ++side) ends_.Turn(side);
+      for (int side = 0; side < 2; ++side) ends_.RunOnce(side);
     }
   }
 

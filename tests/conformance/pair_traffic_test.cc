@@ -102,7 +102,7 @@ TEST_P(PairTest, RandomTrafficArrivesWholeAndInTheOrderOfItsLane) {
     }
     const std::string note = std::to_string(chatter[side]++);
     pair(side).SendMessage(AsBytes(note));
-    for (size_t turns = random() % 3; turns > 0; --turns) ends_.Turn(static_cast<int>(random() % 2));
+    for (size_t turns = random() % 3; turns > 0; --turns) ends_.RunOnce(static_cast<int>(random() % 2));
   }
   ASSERT_TRUE(RunUntil([&] {
     return std::all_of(plan.begin(), plan.end(), [](const auto& op) { return op->sent.runs && op->received.runs; }) &&
@@ -159,8 +159,8 @@ TEST_P(PairTest, TwoThreadsExchangeAndSleepBetween) {
       pair(side).Recv(round % 3, Whole(got), nullptr, received.Note());
       while (sent.runs == 0 || received.runs == 0) {
         // Poll last: what came before the look is handled, what comes after it wakes.
-        if (!pair(side).Poll() && !ends_.loop[side]->Turn(Duration::zero()) && !(sent.runs && received.runs)) {
-          ends_.loop[side]->Turn(Duration(-1));
+        if (!pair(side).Poll() && !ends_.loop[side]->RunOnce(Duration::zero()) && !(sent.runs && received.runs)) {
+          ends_.loop[side]->RunOnce(Duration(-1));
         }
       }
       ASSERT_TRUE(sent.ok() && received.ok());

@@ -88,7 +88,7 @@ TEST_P(SameBitsTest, InSmallAndInLargeAllreduces) {
   });
 }
 
-// Again and again under one name: agreed on by messages, then by marks, then the short way, where it is reduced in
+// Again and again under one name: agreed on by messages, then by marks, then the fast path, where it is reduced in
 // slices.
 TEST_P(SameBitsTest, TheFirstTimeAndLater) {
   constexpr size_t kCount = 9001;  // 9 to 72 KiB, the last slice odd
@@ -118,7 +118,7 @@ TEST_P(SameBitsTest, TheFirstTimeAndLater) {
 // differs from time to time and, with times of their own, from rank to rank.
 TEST_P(SameBitsTest, InTheArenaHoweverStored) {
   constexpr Type kType = {HVD_FLOAT32, 4};
-  for (const size_t count : {size_t{250'001}, size_t{800'003}}) {  // the short way; by a machine; both in odd chunks
+  for (const size_t count : {size_t{250'001}, size_t{800'003}}) {  // the fast path; by a machine; both in odd chunks
     RunThreads(GetParam(), [&](int rank, hvd_context* ctx) {
       const std::vector<uint8_t> mine = Bits(rank, kType, count);
       std::vector<uint8_t> expected = mine;

@@ -208,7 +208,7 @@ TEST_P(TuningTest, ResultsAreTheSameWhateverChanges) {
   }
 }
 
-// The short way and what is announced beside it see the change at one position, too.
+// The fast path and what is announced beside it see the change at one position, too.
 TEST_P(TuningTest, BlockingOperationsOfOneNameSumRight) {
   constexpr size_t kCounts[] = {5, 1000, 5000, 16'000, 40'000};
   const int size = GetParam();

@@ -37,7 +37,7 @@ struct Threads {
     shm::Arena arena({.capacity = 64 << 20});
     std::vector<Rank> ranks(static_cast<size_t>(size));
     std::iota(ranks.begin(), ranks.end(), 10);
-    const auto group = std::make_shared<inproc::Group>(ranks, 1);
+    const auto group = std::make_shared<inproc::InprocRankGroup>(ranks, 1);
     std::vector<std::thread> threads;
     for (int i = 0; i < size; ++i) {
       threads.emplace_back([&, i] {
@@ -112,12 +112,14 @@ TYPED_TEST(WindowConformance, PeersReadAndWriteEachOthersArena) {
       offsets[context.local].store(static_cast<uint64_t>(context.arena->Contains(*extent, 100000)));
       RANK_CHECK(Meet(context, 1));
       for (int i = 0; i < context.size; ++i) {
-        auto* const theirs = reinterpret_cast<std::atomic<int>*>(window.PeerArena(i, offsets[i].load()));
+        auto* const theirs = reinterpret_cast<std::atomic<int>*>(window.PeerArena(i, offsets[i].load(), sizeof(int)));
         RANK_CHECK(theirs != nullptr);
         RANK_CHECK(theirs[0].load() == i + 1);
         theirs[1 + context.local].store(100 * i + context.local);
       }
-      RANK_CHECK(window.PeerArena(context.size - 1, uint64_t{1} << 50) == nullptr);
+      RANK_CHECK(window.PeerArena(context.size - 1, uint64_t{1} << 50, 1) == nullptr);
+      RANK_CHECK(window.PeerArena(context.size - 1, offsets[context.size - 1].load(), uint64_t{1} << 50) == nullptr);
+      RANK_CHECK(window.PeerArena(context.size - 1, ~uint64_t{0}, 2) == nullptr);
       RANK_CHECK(Meet(context, 2));
       for (int i = 0; i < context.size; ++i) RANK_CHECK(mine[1 + i].load() == 100 * context.local + i);
       RANK_CHECK(Meet(context, 3));
@@ -198,7 +200,7 @@ TYPED_TEST(WindowConformance, RevocationReachesAllAndQuiescenceIsSeen) {
       window.SetQuiesced();
       RANK_CHECK(context.Await([&] {
         for (int i = 0; i < context.size; ++i) {
-          if (!window.Harmless(i)) return false;
+          if (!window.CannotStore(i)) return false;
         }
         return true;
       }));
@@ -220,7 +222,7 @@ TYPED_TEST(WindowConformance, GoodbyeIsSeenByAll) {
       window.SayGoodbye();
     }
     RANK_CHECK(context.Await([&] { return window.peer_state(3) == PeerState::kLeft; }));
-    RANK_CHECK(window.Harmless(3) && !window.revoked());
+    RANK_CHECK(window.CannotStore(3) && !window.revoked());
     RANK_CHECK(context.local == 3 || window.peer_state(context.local) == PeerState::kAlive);
     return Meet(context, 2) ? 0 : 1;
   });
@@ -245,7 +247,7 @@ TYPED_TEST(WindowConformance, FencedRankNeverStoresAgain) {
     } else {
       while (word->load() < 100) std::this_thread::yield();
       window.Kill(0);
-      RANK_CHECK(context.Await([&] { return window.Harmless(0); }));
+      RANK_CHECK(context.Await([&] { return window.CannotStore(0); }));
       const int before = word->load();
       for (int i = 0; i < 1000; ++i) std::this_thread::yield();
       RANK_CHECK(word->load() == before);

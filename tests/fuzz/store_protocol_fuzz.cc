@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "hvd/rendezvous/tcp/keeper.h"
 #include "hvd/rendezvous/tcp/protocol.h"
+#include "hvd/rendezvous/tcp/store_state.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   // As a stream of frames into the server's mind, fed in two parts.
   int answers = 0;
-  Keeper keeper([&](ClientId, const Response&) { ++answers; });
+  StoreState state([&](ClientId, const Response&) { ++answers; });
   FrameCutter cutter(kMaxRequestBytes);
   const size_t half = size / 2;
   hvd::Time now{std::chrono::seconds(1)};
@@ -45,10 +45,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (!*body) break;
       auto request = DecodeRequest(**body);
       if (!request) return 0;
-      keeper.Handle(++client, std::move(*request), now);
+      state.Handle(++client, std::move(*request), now);
     }
   }
-  keeper.Expire(hvd::Time::max());
-  Require(!keeper.NextDeadline());
+  state.Expire(hvd::Time::max());
+  Require(!state.NextDeadline());
   return 0;
 }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "hvd/engine/card.h"
+#include "hvd/engine/bootstrap/rank_descriptor.h"
 #include "hvd/net/address.h"
 #include "hvd/net/token.h"
 
@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!again || again->host != where->host || again->port != where->port) std::abort();
   }
   (void)hvd::net::Token::FromHex(text);
-  if (const auto card = hvd::engine::DecodeCard(text)) {
-    const auto again = hvd::engine::DecodeCard(Encode(*card));
+  if (const auto card = hvd::engine::bootstrap::DecodeRankDescriptor(text)) {
+    const auto again = hvd::engine::bootstrap::DecodeRankDescriptor(Encode(*card));
     if (!again || Encode(*again) != Encode(*card)) std::abort();
   }
   return 0;

@@ -178,7 +178,7 @@ TEST(Kill, EachOfFourRanksInsideALargeAllreduce) { KillEach(100'000, Summing(kLa
 TEST(Kill, EachOfFourRanksAmongSmallAllreduces) { KillEach(10'000, Summing(kSmall)); }
 
 TEST(Kill, EachOfFourRanksWhileOthersReadItsMemory) {
-  setenv("HOROVOD_ALGORITHMS", "allgather:host:fetched=1..", 1);
+  setenv("HOROVOD_ALGORITHMS", "allgather:shm:cma=1..", 1);
   KillEach(20'000, Gathering(kFetched));
   unsetenv("HOROVOD_ALGORITHMS");
 }

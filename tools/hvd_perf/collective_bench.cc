@@ -36,6 +36,7 @@ class Operation {
   // What a backward pass does: the whole input is written anew by its rank.
   void Refresh() {
     if (input_) input_->Clear();
+    if (options_.new_pages) output_->DropPages();
   }
   void Run() { Require(hvd_run(nullptr, &request_, nullptr), name_); }
   void Submit() { Require(hvd_submit(nullptr, &request_, &handle_), name_); }
@@ -77,9 +78,11 @@ class Operation {
     shape_ = static_cast<int64_t>(many_in ? count_ * ranks_ : count_);
     request_.ndim = 1;
     request_.shape = &shape_;
-    input_ = std::make_unique<Buffer>(many_in ? bytes * ranks_ : bytes, options_.buffers == Buffers::kArena);
+    input_ = std::make_unique<Buffer>(many_in ? bytes * ranks_ : bytes, options_.buffers == Buffers::kArena,
+                                      options_.offset);
     if (!options_.in_place) {
-      output_ = std::make_unique<Buffer>(many_out ? bytes * ranks_ : bytes, options_.buffers != Buffers::kPrivate);
+      output_ = std::make_unique<Buffer>(many_out ? bytes * ranks_ : bytes, options_.buffers != Buffers::kPrivate,
+                                         options_.offset);
     }
     request_.input = input_->Describe();
     request_.output = output_ ? output_->Describe() : request_.input;

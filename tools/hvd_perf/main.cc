@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hvd_perf: how fast libhvd is on this machine, measured through its C ABI. See --help and docs/benchmarks.md.
+// hvd_perf: how fast libhvd is on this machine, measured through its C ABI. See --help and docs/operate/benchmarks.md.
 #include <algorithm>
 
 #include "hvd/hvd.h"

@@ -31,6 +31,8 @@ ranks    --ranks N (default 2: local processes that are started)
          --pin | --no-pin (default: when ranks <= cores)   --rendezvous file|tcp
 how      --fresh (default: each rank rewrites its data before every operation) | --back-to-back
          --buffers arena|private|mixed (private in, arena out)   --in-place (default but for mixed) | --out-of-place
+         --offset malloc|N   private buffers lie where malloc puts them (default), or begin N bytes after a page's begin
+         --new-pages   the output's pages are new to the process at each operation, as those of a new block of malloc
          --mode blocking|async   --window K (operations in flight, async)   --prepared (ids instead of names)
          --iters N   --warmup N   --check (default) | --no-check   --time-limit SECONDS
 output   --json FILE|-
@@ -175,6 +177,13 @@ const Flag kFlags[] = {
      }},
     {"in-place", false, [](const char*, Options* o, Pending* p) { return p->in_place = o->in_place = true; }},
     {"out-of-place", false, Set<&Options::in_place, false>},
+    {"new-pages", false, Set<&Options::new_pages, true>},
+    {"offset", true,
+     [](const char* t, Options* o, Pending*) {
+       if (std::strcmp(t, "malloc") != 0) return Within(t, 0, 4095, &o->offset);
+       o->offset = kAsMalloc;
+       return true;
+     }},
     {"mode", true, [](const char* t, Options* o, Pending*) { return Choose(t, "blocking", "async", &o->async); }},
     {"window", true, Number<&Options::window>},
     {"prepared", false, Set<&Options::prepared, true>},
@@ -254,6 +263,9 @@ std::string Complete(const Pending& pending, Options* o) {
   if (pending.in_place && other_shape) return "--in-place is not possible for --op " + o->op_name;
   if (pending.in_place && o->buffers == Buffers::kMixed) return "--buffers mixed is out of place by nature";
   if (other_shape || o->buffers == Buffers::kMixed) o->in_place = false;
+  if (o->new_pages && (o->in_place || o->buffers != Buffers::kPrivate || o->op == HVD_BARRIER)) {
+    return "--new-pages is for --out-of-place with --buffers private";
+  }
   const uint64_t least = pending.min == 0 ? 4 : pending.min;
   const uint64_t most = pending.max == 0 ? std::max<uint64_t>(least, 16u << 20) : pending.max;
   if (least > most) return "--min-bytes is more than --max-bytes";

@@ -14,6 +14,9 @@ enum class Bench { kCollective, kTrain, kInit, kIdle, kMemory };
 // Where operands lie: in memory of hvd_alloc, of malloc, or the input there and the output here.
 enum class Buffers { kArena, kPrivate, kMixed };
 
+// An offset: where malloc puts the memory.
+inline constexpr int kAsMalloc = -1;
+
 // What the command line asked for. Plain data; parsed once, before any process is started.
 struct Options {
   Bench bench = Bench::kCollective;
@@ -31,7 +34,9 @@ struct Options {
   bool fresh = true;  // every rank rewrites its buffer before each timed operation
   Buffers buffers = Buffers::kArena;
   std::string buffers_name = "arena";
+  int offset = kAsMalloc;        // of private buffers: bytes past the begin of a page
   bool in_place = true;          // allreduce and broadcast
+  bool new_pages = false;        // out of place, private: every operation's output faults its pages in
   bool async = false;            // hvd_submit and hvd_wait instead of hvd_run
   bool prepared = false;         // ids from hvd_prepare instead of names
   int window = 1;                // operations in flight (async)

@@ -46,6 +46,8 @@ void PrintTable(const Options& o, int ranks, const std::vector<Row>& rows) {
   std::printf(" %s, %d ranks, %s data, %s buffers, %s, %s", o.dtype_name.c_str(), ranks,
               Name(o.fresh, "fresh", "back-to-back"), o.buffers_name.c_str(),
               Name(o.in_place, "in place", "out of place"), Name(o.async, "async", "blocking"));
+  if (o.offset != kAsMalloc) std::printf(", %d bytes after a page", o.offset);
+  if (o.new_pages) std::printf(", new pages");
   if (o.async) std::printf(" window %d", o.window);
   if (o.wire != 0) std::printf(", travels as %s", o.wire_name.c_str());
   std::printf(", %s\n%12s %12s %7s %10s %10s %10s %9s %9s\n", Name(o.check, "checked", "not checked"), "bytes", "count",
@@ -65,10 +67,12 @@ void ReportRows(const Options& o, int ranks, const std::vector<Row>& rows) {
   JsonFile json(o.json);
   std::fprintf(json.get(),
                "{\"version\": \"%s\", \"op\": \"%s\", \"dtype\": \"%s\", \"reduce_op\": \"%s\", \"ranks\": %d, "
-               "\"data\": \"%s\", \"buffers\": \"%s\", \"in_place\": %s, \"mode\": \"%s\", \"window\": %d, "
+               "\"data\": \"%s\", \"buffers\": \"%s\", \"offset\": %d, \"new_pages\": %s, \"in_place\": %s, \"mode\": "
+               "\"%s\", \"window\": %d, "
                "\"checked\": %s, \"wire\": \"%s\", \"rows\": [",
                hvd_version(), o.op_name.c_str(), o.dtype_name.c_str(), o.reduce_op_name.c_str(), ranks,
-               Name(o.fresh, "fresh", "back-to-back"), o.buffers_name.c_str(), Name(o.in_place, "true", "false"),
+               Name(o.fresh, "fresh", "back-to-back"), o.buffers_name.c_str(), o.offset,
+               Name(o.new_pages, "true", "false"), Name(o.in_place, "true", "false"),
                Name(o.async, "async", "blocking"), o.async ? o.window : 1, Name(o.check, "true", "false"),
                o.wire_name.c_str());
   for (size_t i = 0; i < rows.size(); ++i) {

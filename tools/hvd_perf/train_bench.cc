@@ -20,7 +20,7 @@ class Reduction {
       : name_(name),
         ready_(gradient.ready),
         count_(static_cast<int64_t>(gradient.elements)),
-        buffer_(gradient.elements * sizeof(float), arena) {
+        buffer_(gradient.elements * sizeof(float), arena, kAsMalloc) {
     hvd_request_default(&request_);
     request_.op = HVD_ALLREDUCE;
     request_.dtype = HVD_FLOAT32;

@@ -18,7 +18,7 @@ namespace hvd {
 using seconds = std::chrono::duration<double>;
 
 // How to join. What is left out comes from the environment (HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_RENDEZVOUS_ADDR ...,
-// see docs/env.md), which launchers set; with nothing set, the process is a job of size 1.
+// see docs/reference/environment.md), which launchers set; with nothing set, the process is a job of size 1.
 struct init_options {
   int rank = -1;
   int size = -1;

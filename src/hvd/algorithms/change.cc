@@ -9,10 +9,18 @@
 namespace hvd::algorithms {
 namespace {
 
-constexpr Algorithm kAlgorithms[] = {Algorithm::kTiny,       Algorithm::kDirect,  Algorithm::kCopied,
-                                     Algorithm::kInline,     Algorithm::kFetched, Algorithm::kStaged,
-                                     Algorithm::kTwinReduce, Algorithm::kOneStep, Algorithm::kDirectReduce,
-                                     Algorithm::kExchange,   Algorithm::kTree,    Algorithm::kDirectScatter};
+constexpr Algorithm kAlgorithms[] = {Algorithm::kTiny,
+                                     Algorithm::kDirect,
+                                     Algorithm::kCopied,
+                                     Algorithm::kInline,
+                                     Algorithm::kCma,
+                                     Algorithm::kStaged,
+                                     Algorithm::kHierarchicalReduce,
+                                     Algorithm::kOneStep,
+                                     Algorithm::kDirectReduce,
+                                     Algorithm::kExchange,
+                                     Algorithm::kTree,
+                                     Algorithm::kDirectScatter};
 
 struct NamedParameter {
   std::string_view word;

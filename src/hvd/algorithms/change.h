@@ -3,8 +3,7 @@
 // HOROVOD_ALGORITHMS: changes of the table, separated by ';'.
 //
 //   operation:scope:algorithm=LEAST..MOST       for which bytes it is taken, before all other lines; an end that is
-//   left
-//                                               out is the algorithm's own limit
+//                                               left out is the algorithm's own limit
 //   operation:scope:algorithm=none              it is not taken
 //   operation:scope:algorithm:parameter=SIZE
 //

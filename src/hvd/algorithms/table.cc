@@ -20,10 +20,10 @@ constexpr OpKind kPulled[] = {OpKind::kAllgather, OpKind::kBroadcast, OpKind::kA
 constexpr OpKind kBroadcast[] = {OpKind::kBroadcast};
 constexpr OpKind kReducescatter[] = {OpKind::kReducescatter};
 
-constexpr Scope kScopes[] = {Scope::kHost, Scope::kHosts, Scope::kMixed};
-constexpr Scope kOnOne[] = {Scope::kHost};
+constexpr Scope kScopes[] = {Scope::kShm, Scope::kNetwork, Scope::kMixed};
+constexpr Scope kOnOne[] = {Scope::kShm};
 constexpr Scope kOnMixed[] = {Scope::kMixed};
-constexpr Scope kBetween[] = {Scope::kHosts, Scope::kMixed};
+constexpr Scope kBetween[] = {Scope::kNetwork, Scope::kMixed};
 
 constexpr EagerLimit kEagerLimits[] = {
     {4, 64 * kKilo}, {8, 32 * kKilo}, {16, 16 * kKilo}, {std::numeric_limits<int>::max(), 4 * kKilo}};
@@ -35,7 +35,7 @@ struct Group {
   Line line;
 };
 
-// The thresholds were measured (docs/design/algorithms.md, docs/benchmarks.md).
+// The thresholds were measured (docs/design/algorithms.md, docs/operate/benchmarks.md).
 std::vector<Group> Measured(const Limits& limits) {
   const size_t direct_chunk = std::max(limits.chunk_bytes, 512 * kKilo);
   return {
@@ -51,14 +51,14 @@ std::vector<Group> Measured(const Limits& limits) {
        {.algorithm = Algorithm::kCopied, .bytes = {32 * kKilo}, .parameters = {.chunk = 256 * kKilo}}},
       {kOperations, kOnOne, {.algorithm = Algorithm::kInline, .bytes = {0, limits.eager_bytes}}},
       // Whether the kernel's work for every page costs more than a second copy depends on the machine.
-      {kPulled, kOnOne, {.algorithm = Algorithm::kFetched, .bytes = {128 * kKilo}, .on_trial = true}},
+      {kPulled, kOnOne, {.algorithm = Algorithm::kCma, .bytes = {128 * kKilo}, .on_trial = true}},
       {kOperations,
        kOnOne,
        {.algorithm = Algorithm::kStaged, .parameters = {.chunk = limits.chunk_bytes}, .last_resort = true}},
       // Smaller ones are not worth the steps. Chunks are large enough that their slices are good-sized messages.
       {kAllreduce,
        kOnMixed,
-       {.algorithm = Algorithm::kTwinReduce, .bytes = {64 * kKilo + 1}, .parameters = {.chunk = 512 * kKilo}}},
+       {.algorithm = Algorithm::kHierarchicalReduce, .bytes = {64 * kKilo + 1}, .parameters = {.chunk = 512 * kKilo}}},
       // Up to so many bytes sent per member, a second step would cost more than it saves.
       {kAllreduce, kBetween, {.algorithm = Algorithm::kOneStep, .bytes = {0, 64 * kKilo}, .measure = Measure::kSent}},
       // Two members keep each other busy with few large slices: good-sized messages that still lie in the cache when
@@ -185,14 +185,14 @@ std::string_view WordFor(OpKind op) {
 }
 
 std::string_view WordFor(Scope scope) {
-  constexpr std::string_view kWords[] = {"host", "hosts", "mixed"};
+  constexpr std::string_view kWords[] = {"shm", "network", "mixed"};
   return kWords[static_cast<int>(scope)];
 }
 
 std::string_view WordFor(Algorithm algorithm) {
-  constexpr std::string_view kWords[] = {"tiny",          "direct",   "copied",      "inline",
-                                         "fetched",       "staged",   "twin_reduce", "one_step",
-                                         "direct_reduce", "exchange", "tree",        "direct_scatter"};
+  constexpr std::string_view kWords[] = {
+      "tiny",     "direct",        "copied",   "inline", "cma",           "staged", "hierarchical_reduce",
+      "one_step", "direct_reduce", "exchange", "tree",   "direct_scatter"};
   return kWords[static_cast<int>(algorithm)];
 }
 

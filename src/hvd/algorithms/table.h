@@ -2,11 +2,11 @@
 #pragma once
 // Which algorithm moves the data of an operation: a table of lines, of which the first that fits is taken. The figures
 // are in table.cc and nowhere else; HOROVOD_ALGORITHMS changes them (change.h); `horovodrun --algorithms` prints them
-// (text.h).
+// (table_text.h).
 //
-// scope    how the members of a process set reach each other.
-// place    where a member's data lies while the others read it: the algorithms of one host. Each member has its own,
-//          which its mark tells the others.
+// scope     How the members of a process set reach each other.
+// location  Where a member's data lies while the others read it: the algorithms of one host. Each member has its own,
+//           which its mark tells the others.
 //
 // The algorithms between hosts decide which messages there are, so all members must choose alike: by what they all know
 // (the operation, the set's members, bytes that are equal on all of them) and from tables that are equal.
@@ -25,21 +25,21 @@
 namespace hvd::algorithms {
 
 enum class Scope {
-  kHost,   // all members on one host, by shared memory
-  kHosts,  // messages: one member on each host, or a host without shared memory
-  kMixed,  // several hosts, of which at least one has several members
+  kShm,      // all members on one host, by shared memory
+  kNetwork,  // messages: one member on each host, or a host without shared memory
+  kMixed,    // several hosts, of which at least one has several members
 };
 
 enum class Algorithm {
-  // Places.
+  // Locations.
   kTiny,
   kDirect,
   kCopied,
   kInline,
-  kFetched,
+  kCma,
   kStaged,
   // By messages.
-  kTwinReduce,
+  kHierarchicalReduce,
   kOneStep,
   kDirectReduce,
   kExchange,
@@ -79,7 +79,7 @@ struct Parameters {
 
 struct Line {
   OpKind op = OpKind::kAllreduce;
-  Scope scope = Scope::kHost;
+  Scope scope = Scope::kShm;
   Algorithm algorithm = Algorithm::kStaged;
   Range bytes;
   Measure measure = Measure::kData;

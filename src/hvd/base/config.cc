@@ -45,7 +45,8 @@ const std::vector<Knob>& Knobs() {
        "Identity of this host. Ranks with equal identity share memory. Without it: boot id, network namespace and "
        "user."},
       {"HOROVOD_RENDEZVOUS_ADDR", &Config::rendezvous_addr, "",
-       "Where ranks meet: host:port (rank 0 serves it unless somebody already does) or file:///folder."},
+       "Address at which ranks find each other: host:port (rank 0 serves it unless it is served already) or "
+       "file:///folder."},
       {"HOROVOD_GLOO_RENDEZVOUS_ADDR", &Config::gloo_rendezvous_addr, "",
        "Horovod's name for the host of HOROVOD_RENDEZVOUS_ADDR."},
       {"HOROVOD_GLOO_RENDEZVOUS_PORT", &Config::gloo_rendezvous_port, "",
@@ -70,7 +71,7 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_GLOO_IFACE", &Config::iface, "found",
        "Network interface at which rank 0 waits for ranks of other hosts, where MPI or PMI tells them the address."},
       {"HOROVOD_INSECURE", &Config::insecure, "0",
-       "1 allows several hosts without a token. Anybody on the net can then join."},
+       "1 allows several hosts without a token. Every machine on the network can then join."},
       {"HOROVOD_ENCRYPT", &Config::encrypt, "0", "1 puts data connections between hosts under TLS, too."},
       {"HOROVOD_HEARTBEAT_TIMEOUT_SECONDS", &Config::heartbeat_timeout_s, "5",
        "Seconds of silence after which a peer that an operation waits for is declared lost; 0: never.", 0},
@@ -82,14 +83,19 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_FUSION_THRESHOLD", &Config::fusion_threshold, "134217728",
        "Most bytes that are reduced as one fused operation; 0 switches fusion off.", 0},
       {"HOROVOD_CACHE_CAPACITY", &Config::cache_capacity, "1024",
-       "Number of operations per process set whose agreement is remembered; 0 switches the cache off.", 0},
+       "Number of operations per process set whose agreement is remembered, at first; it grows up to 16 times if more "
+       "names come again and again; 0 switches the cache off.",
+       0},
       {"HOROVOD_DYNAMIC_PROCESS_SETS", &Config::dynamic_process_sets, "0",
        "1 allows process sets to be added and removed after init."},
       {"HOROVOD_JOIN_EXTENDED", &Config::join_extended, "0",
        "1: while some ranks have joined, allgather, broadcast from another rank, alltoall and reducescatter work, "
        "too."},
-      {"HOROVOD_DISABLE_SHM", &Config::disable_shm, "0",
-       "1 makes ranks of one host talk over TCP instead of shared memory."},
+      {"HOROVOD_CHECK_SYNC", &Config::check_sync, "at the start",
+       "Steps between two checks that all ranks hold the same variables; 0: no check. Without it: in steps 2, 4 and 8, "
+       "until the ranks are equal.",
+       0},
+      {"HOROVOD_DISABLE_SHM", &Config::disable_shm, "0", "1: ranks of one host use TCP instead of shared memory."},
       {"HOROVOD_EAGER_LIMIT", &Config::eager_limit, "by ranks",
        "Most bytes that a rank publishes beside its announcement, before agreement.", 0},
       {"HOROVOD_CHUNK_BYTES", &Config::chunk_bytes, "65536",
@@ -99,18 +105,18 @@ const std::vector<Knob>& Knobs() {
        "Most bytes of shared memory that one rank hands out.", 0},
       {"HOROVOD_SPIN_US", &Config::spin_us, "by cores", "Microseconds that a waiting rank polls before it sleeps.", 0},
       {"HOROVOD_THREAD_AFFINITY", &Config::thread_affinity, "",
-       "Cores to which the engine's threads are bound: one for each rank of a host, as 0,4,8; a single number is that "
-       "of the first, and the others take the cores after it."},
+       "Cores for the engine's threads, one per local rank, for example 0,4,8. A single number n binds local rank i to "
+       "core n + i."},
       {"HOROVOD_TCP_CONGESTION", &Config::tcp_congestion, "cubic",
        "Congestion control of data connections; empty: the system's default."},
       {"HOROVOD_ALGORITHMS", &Config::algorithms, "",
-       "Changes of the table of algorithms, such as allreduce:hosts:one_step=..128K;any:host:direct=none; the same on "
+       "Changes of the table of algorithms, such as allreduce:network:one_step=..128K;any:shm:direct=none; the same on "
        "all ranks. `horovodrun --algorithms` shows the table and how to write them."},
       {"HOROVOD_AUTOTUNE", &Config::autotune, "0",
        "1: rank 0 tries several values of HOROVOD_FUSION_THRESHOLD, HOROVOD_CHUNK_BYTES, HOROVOD_EAGER_LIMIT and "
        "HOROVOD_SPIN_US while the job runs and keeps the best, but for those that are set."},
       {"HOROVOD_AUTOTUNE_LOG", &Config::autotune_log, "",
-       "CSV file for what it measures; the last row is the best. All values are in a second one, FILE.values."},
+       "CSV file for the measurements; the last row is the best. All values are in a second file, FILE.values."},
       {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", &Config::autotune_warmup_samples, "3",
        "Samples at the start that do not count.", 0},
       {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", &Config::autotune_steps_per_sample, "10",
@@ -118,13 +124,13 @@ const std::vector<Knob>& Knobs() {
       {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", &Config::autotune_max_samples, "20",
        "Most samples; with fewer than 6 nothing is tried.", 0},
       {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", &Config::autotune_noise, "0.8",
-       "How much chance is in a sample: 0 is none, 1 as much as everything measured differs.", 0, nullptr, 1},
+       "Assumed error of one sample, relative to the spread of all samples, from 0 to 1.", 0, nullptr, 1},
       {"HOROVOD_AUTOTUNE_CONTINUE", &Config::autotune_continue, "0",
-       "1: goes on after that, with less than 1 % of the steps, for jobs that change while they run."},
+       "1: continues to tune after that, with less than 1 % of the steps, for jobs that change while they run."},
       {"HOROVOD_TIMELINE", &Config::timeline, "",
        "File for the timeline of rank 0 (Chrome trace JSON); DYNAMIC: only start_timeline begins one."},
       {"HOROVOD_TIMELINE_MARK_CYCLES", &Config::timeline_mark_cycles, "0",
-       "1 marks every turn of the engine in which something moved."},
+       "1 marks every iteration of the engine in which data moved."},
       {"HOROVOD_TIMELINE_ALL_RANKS", &Config::timeline_all_ranks, "0",
        "1: every rank writes a timeline: t.json, t.1.json, ... `python -m horovod.timeline merge` joins them."},
       {"HOROVOD_TIMELINE_MAX_BYTES", &Config::timeline_max_bytes, "268435456",
@@ -242,6 +248,12 @@ Result<Config> ConfigFrom(const Variables& variables) {
 
 Result<Config> ConfigFromEnvironment() {
   return ConfigFrom([](const char* name) { return std::getenv(name); });
+}
+
+std::vector<std::string> ConfigNames() {
+  std::vector<std::string> names;
+  for (const Knob& knob : Knobs()) names.emplace_back(knob.name);
+  return names;
 }
 
 std::string DescribeConfig() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every knob of the library, one documented field each. config.cc holds the only getenv calls; docs/env.md is generated
-// from its table (`make docs`).
+// Every knob of the library, one documented field each. config.cc holds the only getenv calls; its table becomes
+// docs/reference/environment.md (`make docs`).
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "hvd/base/launcher.h"
 #include "hvd/base/result.h"
@@ -54,6 +55,7 @@ struct Config {
   int64_t cache_capacity = 1024;
   bool dynamic_process_sets = false;
   bool join_extended = false;
+  int64_t check_sync = -1;  // read by the bindings
 
   // Data plane.
   bool disable_shm = false;
@@ -93,7 +95,10 @@ Result<Config> ConfigFromEnvironment();
 // The same of an environment that another process has or will have.
 Result<Config> ConfigFrom(const Variables& variables);
 
-// The table of all variables in Markdown, for docs/env.md.
+// The names of all variables.
+std::vector<std::string> ConfigNames();
+
+// The table of all variables in Markdown, for docs/reference/environment.md.
 std::string DescribeConfig();
 
 }  // namespace hvd

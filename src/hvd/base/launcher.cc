@@ -179,7 +179,7 @@ Launcher IncompleteVariables(const Reader& reader) {
   if (!reader.Has("RANK") || !reader.Has("WORLD_SIZE") || reader.Text("WORLD_SIZE") == "1") return none;
   const bool address = reader.Has("MASTER_ADDR");
   if (address == reader.Has("MASTER_PORT")) {
-    none.hint = "RANK and WORLD_SIZE are set, but neither MASTER_ADDR nor MASTER_PORT: they are taken for no job's";
+    none.hint = "RANK and WORLD_SIZE are ignored, because MASTER_ADDR and MASTER_PORT are not set";
   } else {
     none.missing = address ? "MASTER_PORT" : "MASTER_ADDR";
   }

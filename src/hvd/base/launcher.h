@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Who started this process, as the environment tells: launchers other than our own give ranks in variables of their
-// own. docs/guide/mpi.md has the same table for users.
+// own. docs/guides/mpi.md has the same table for users.
 //
 // The first one found counts, and one that started a single process does not: what was started inside it may be the
 // real one. torchrun comes first because it is itself often started by srun or mpirun, and never the other way round.

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "hvd/c_api/check.h"
+#include "hvd/c_api/argument_check.h"
 #include "hvd/c_api/context.h"
 
 using hvd::Code;
@@ -41,8 +41,8 @@ HVD_API int hvd_counters_text(hvd_context* ctx, int32_t format, char* text, uint
   }
   const Call engine(ctx);
   if (!engine) return engine.Refuse();
-  const auto readings = engine->ReadCounters();
-  const std::string full = format == HVD_COUNTERS_JSON ? ToJson(readings) : ToPrometheus(readings);
+  const auto snapshot = engine->ReadCounters();
+  const std::string full = format == HVD_COUNTERS_JSON ? ToJson(snapshot) : ToPrometheus(snapshot);
   *bytes = full.size() + 1;
   if (capacity == 0) return HVD_OK;
   const size_t kept = std::min<uint64_t>(full.size(), capacity - 1);

@@ -11,9 +11,10 @@
 #include <string>
 
 #include "hvd/base/log.h"
-#include "hvd/c_api/check.h"
+#include "hvd/base/tensor_labels.h"
+#include "hvd/c_api/argument_check.h"
 #include "hvd/c_api/context.h"
-#include "hvd/engine/boot.h"
+#include "hvd/engine/bootstrap/bootstrap.h"
 #include "hvd/mpi/session.h"
 
 namespace {
@@ -89,8 +90,8 @@ Result<Config> Resolve(const hvd_init_options& options) {
   return config;
 }
 
-hvd::engine::Given Given(const hvd_init_options& options) {
-  hvd::engine::Given given;
+hvd::engine::bootstrap::InitArguments GivenTo(const hvd_init_options& options) {
+  hvd::engine::bootstrap::InitArguments given;
   given.mpi_comm = options.mpi_comm;
   if (options.comm_rank_count > 0) {
     given.comm_ranks = {options.comm_ranks, static_cast<size_t>(options.comm_rank_count)};
@@ -124,21 +125,22 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
                 "HOROVOD_LOG_LEVEL={} is no level: give trace, debug, info, warning, error or fatal", config.log_level);
   }
   hvd::log::HideTime(config.log_hide_time);
-  HVD_ASSIGN_OR_RETURN(const hvd::engine::Way way, hvd::engine::ChooseWay(&config, Given(options)));
+  HVD_ASSIGN_OR_RETURN(const hvd::engine::bootstrap::RendezvousMethod method,
+                       hvd::engine::bootstrap::ChooseRendezvousMethod(&config, GivenTo(options)));
   hvd::log::SetRank(config.rank);
-  hvd::log::Info("rank {} of {}, {}", config.rank, config.size, way.why);
+  hvd::log::Info("rank {} of {}, {}", config.rank, config.size, method.why);
   const bool meets = config.size > 1;  // a rank alone meets nobody, and must not get ahead of the others' count
   if (meets && options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
   // Always: the last init may have set another limit.
   auto& arena = hvd::transport::shm::Arena::Process();
   arena.SetBudget(config.arena_bytes >= 0 ? static_cast<uint64_t>(config.arena_bytes) : arena.capacity());
-  hvd::engine::BootOptions boot;
+  hvd::engine::bootstrap::BootstrapOptions boot;
   boot.config = config;
-  boot.way = way;
+  boot.method = method;
   boot.process_sets = Sets(options);
   const bool dynamic = config.dynamic_process_sets || (options.flags & HVD_INIT_DYNAMIC_PROCESS_SETS) != 0;
   boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
-  HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::Boot(boot));
+  HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::bootstrap::Bootstrap(boot));
   return hvd::engine::Engine::Create(
       std::move(world),
       {.config = config, .process_sets = boot.process_sets, .dynamic_sets = dynamic, .signals = boot.crash_signals});
@@ -265,6 +267,34 @@ HVD_API int hvd_shutdown(hvd_context* ctx) {
   if (ctx == nullptr) return ShutdownProcess();
   End(ctx);
   delete ctx;
+  return HVD_OK;
+}
+
+HVD_API int hvd_note_failure(hvd_context* ctx, const char* text) {
+  if (hvd::c_api::InForkedChild()) return HVD_OK;
+  if (text == nullptr) return Report(Code::kInvalidArgument, "hvd_note_failure: text is NULL");
+  const Call engine(ctx);
+  if (engine) engine->NoteFailure(text);
+  return HVD_OK;
+}
+
+HVD_API int hvd_label_tensor(hvd_context* /*ctx*/, const char* name, const char* label) {
+  if (hvd::c_api::InForkedChild()) return HVD_OK;
+  if (name == nullptr || label == nullptr) return Report(Code::kInvalidArgument, "hvd_label_tensor: a text is NULL");
+  hvd::LabelTensor(name, label);
+  return HVD_OK;
+}
+
+HVD_API int hvd_authenticate(hvd_context* ctx, const void* purpose, uint64_t purpose_bytes, const void* data,
+                             uint64_t bytes, unsigned char* code) {
+  const bool good = code != nullptr && (purpose != nullptr || purpose_bytes == 0) && (data != nullptr || bytes == 0);
+  if (!good) return Report(Code::kInvalidArgument, "hvd_authenticate: purpose, data or code is NULL");
+  const Call engine(ctx);
+  if (!engine) return engine.Refuse();
+  const auto made = engine->Authenticate({static_cast<const std::byte*>(purpose), purpose_bytes},
+                                         {static_cast<const std::byte*>(data), bytes});
+  if (!made) return Report(made.error());
+  std::copy(made->begin(), made->end(), code);
   return HVD_OK;
 }
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <optional>
 
-#include "hvd/c_api/check.h"
+#include "hvd/c_api/argument_check.h"
 #include "hvd/c_api/context.h"
 #include "hvd/engine/memory.h"
 
@@ -84,12 +84,12 @@ Result<Submission> Translate(const Call& engine, const hvd_request* request) {
   return submission;
 }
 
-// Whether a request asks for a reduction and for nothing that a shortcut cannot do; then it is the order. What it says
-// is not checked: shortcuts are known for what was checked before.
-bool IsPlain(const hvd_request* request, hvd::engine::Order* order) {
+// Whether a request asks for a reduction and for nothing that the fast path cannot do; then `view` describes it. What
+// it says is not checked: the fast path knows only what was checked before.
+bool IsPlain(const hvd_request* request, hvd::engine::RequestView* view) {
   if (request == nullptr || request->struct_size != sizeof *request) return false;
   if (request->op != HVD_ALLREDUCE && request->op != HVD_REDUCESCATTER) return false;
-  if (request->input.bytes > hvd::engine::Shortcuts::kMostArenaBytes || request->timeout_s != 0) return false;
+  if (request->input.bytes > hvd::engine::FastPathCache::kMostArenaBytes || request->timeout_s != 0) return false;
   if (request->input.device_type != HVD_CPU || request->output.device_type != HVD_CPU) return false;
   if (request->alloc != nullptr || request->done != nullptr || request->stream != nullptr) return false;
   if (request->ready_event != nullptr || request->splits != nullptr || request->nsplits != 0) return false;
@@ -97,23 +97,23 @@ bool IsPlain(const hvd_request* request, hvd::engine::Order* order) {
   if (request->ndim < 0 || (request->ndim > 0 && request->shape == nullptr)) return false;
   if (request->dtype < 0 || request->dtype > HVD_BFLOAT16) return false;
   if (request->reduce_op < 0 || request->reduce_op > HVD_PRODUCT) return false;
-  order->prepared = request->prepared;
+  view->prepared = request->prepared;
   if (request->prepared == 0) {
     if (request->name == nullptr) return false;
-    order->op = static_cast<hvd::OpKind>(request->op);
-    order->name = request->name;
-    order->process_set = request->process_set;
-    order->dtype = static_cast<hvd::DType>(request->dtype);
-    order->wire = WireOf(*request);
-    order->reduce_op = static_cast<hvd::ReduceOp>(request->reduce_op);
-    order->prescale = request->prescale;
-    order->postscale = request->postscale;
-    order->shape = {request->shape, static_cast<size_t>(request->ndim)};
+    view->op = static_cast<hvd::OpKind>(request->op);
+    view->name = request->name;
+    view->process_set = request->process_set;
+    view->dtype = static_cast<hvd::DType>(request->dtype);
+    view->wire = WireOf(*request);
+    view->reduce_op = static_cast<hvd::ReduceOp>(request->reduce_op);
+    view->prescale = request->prescale;
+    view->postscale = request->postscale;
+    view->shape = {request->shape, static_cast<size_t>(request->ndim)};
   }
-  order->input = static_cast<const std::byte*>(request->input.data);
-  order->input_bytes = request->input.bytes;
-  order->output = static_cast<std::byte*>(request->output.data);
-  order->output_bytes = request->output.bytes;
+  view->input = static_cast<const std::byte*>(request->input.data);
+  view->input_bytes = request->input.bytes;
+  view->output = static_cast<std::byte*>(request->output.data);
+  view->output_bytes = request->output.bytes;
   return true;
 }
 
@@ -145,7 +145,7 @@ hvd::Time Until(double timeout_s) {
 thread_local hvd::Shape t_shape;
 thread_local std::vector<int32_t> t_splits;
 
-// What a shortcut gave: the result is where the caller wanted it.
+// What the fast path gave: the result is where the caller wanted it.
 void Fill(const hvd_request& request, hvd_output* output) {
   output->data = request.output.data;
   output->bytes = request.output.bytes;
@@ -233,18 +233,18 @@ HVD_API int hvd_run_for(hvd_context* ctx, const hvd_request* request, double tim
   if (output != nullptr) {
     if (auto good = hvd::c_api::Check(*output); !good) return Report(good.error());
   }
-  hvd::engine::Engine::Ran ran;
-  hvd::engine::Order order;
-  auto outcome = hvd::engine::Engine::Short::kNone;
+  hvd::engine::Ran ran;
+  hvd::engine::RequestView view;
+  auto outcome = hvd::engine::FastPath::Outcome::kNone;
   // Not where the caller would rather not wait.
-  if (timeout_s != 0 && IsPlain(request, &order)) {
-    outcome = engine->RunShort(order, Bounded(timeout_s), &ran, output == nullptr ? nullptr : &t_shape);
+  if (timeout_s != 0 && IsPlain(request, &view)) {
+    outcome = engine->RunFastPath(view, Bounded(timeout_s), &ran, output == nullptr ? nullptr : &t_shape);
   }
-  if (outcome == hvd::engine::Engine::Short::kDone) {
+  if (outcome == hvd::engine::FastPath::Outcome::kDone) {
     if (output != nullptr) Fill(*request, output);
     return HVD_OK;
   }
-  if (outcome == hvd::engine::Engine::Short::kNone) {
+  if (outcome == hvd::engine::FastPath::Outcome::kNone) {
     auto submission = Translate(engine, request);
     if (!submission) return Report(submission.error());
     auto result = engine->Run(std::move(*submission), Until(timeout_s));
@@ -327,6 +327,8 @@ HVD_API void* hvd_alloc(uint64_t bytes) {
   }
   return nullptr;
 }
+
+HVD_API void* hvd_alloc_output(uint64_t bytes) { return hvd::engine::AllocateOutput(bytes); }
 
 HVD_API void hvd_free(void* memory) { hvd::engine::FreeShared(memory); }
 

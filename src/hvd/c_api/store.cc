@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store, for drivers.
-#include "hvd/engine/store.h"
+#include "hvd/engine/bootstrap/store.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "hvd/c_api/check.h"
+#include "hvd/c_api/argument_check.h"
 #include "hvd/c_api/context.h"
 
 struct hvd_store {

@@ -26,7 +26,11 @@ class Machine {
   // Adds the member indexes of all peers that this machine waits for, now. All of them: who waits for a dead peer is
   // itself waited for by others, and must not hide it.
   virtual void CollectAwaited(std::vector<int>* members) const = 0;
+  // A member whose part of shared memory is damaged, so that waiting for it is in vain; -1: none is seen.
+  virtual int Damaged() const { return -1; }
   virtual Error error() const { return Error{}; }
+  // The member index of the peer whose fault that is; -1 if it is nobody's.
+  virtual int at_fault() const { return -1; }
 };
 
 }  // namespace hvd::collective

@@ -2,12 +2,12 @@
 #pragma once
 // Allreduce by Adasum (kernel/adasum.h), for any number of members, made of other collectives at consecutive positions.
 //
-// exchange   member m receives slice m of everybody's vector.
-// level      pairs of vectors (0,1) (2,3) ..., then (0,2) (4,6) ..., then (0,4) ... become one each: every member
-// computes
-//            its slices' part of the dot products, an allgather of a few numbers tells the whole ones, and every member
-//            combines its slices. ceil(log2 p) levels; a vector without a partner waits for the next level.
-// gather     everybody receives all slices of the result.
+// exchange   Member m receives slice m of every member's vector.
+// level      Pairs of vectors (0,1) (2,3) ..., then (0,2) (4,6) ..., then (0,4) ... become one each: every member
+//            computes its slices' part of the dot products, an allgather of a few numbers gives the whole products, and
+//            every member combines its slices. There are ceil(log2 p) levels; a vector without a partner waits for the
+//            next level.
+// gather     Every member receives all slices of the result.
 //
 // Cost: 2 n bytes in and out per member, as an allreduce, and ceil(log2 p) + 2 steps. Sums of parts are formed in
 // member order: equal bits everywhere.

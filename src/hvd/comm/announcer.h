@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A stream of positions at which each member of a process set puts a mark: what it wants done next, with its data.
-// Equal marks of all members at a position are the agreement. engine/process_set.h has the rules of epochs.
+// Equal marks of all members at a position are the agreement. engine/process_set/process_set.h has the rules of epochs.
 //
 // Thread safety: call with the progress token.
 
@@ -31,6 +31,8 @@ class Announcer {
   virtual void CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const = 0;
   // Adds the members that have released less than this one: they hold slots that it may want to use again.
   virtual void CollectHolders(std::vector<int>* members) const = 0;
+  // A member whose mark is damaged, so that waiting for it, or believing it, is wrong; -1: none is seen.
+  virtual int Damaged(uint64_t /*epoch*/, uint64_t /*position*/) const { return -1; }
   // All marks are there: whether they name the same plan.
   virtual bool Agreed(uint64_t position) const = 0;
   virtual int64_t FirstDim(int member, uint64_t position) const = 0;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "hvd/base/tensor_labels.h"
+
 namespace hvd::controller {
 namespace {
 
@@ -46,8 +48,9 @@ std::string DescribeValues(std::span<const Rank> ranks, const std::function<std:
 }
 
 std::string Quote(std::string_view name) {
-  if (name.size() <= kNameShown) return fmt::format("'{}'", name);
-  return fmt::format("'{}...' ({} bytes)", name.substr(0, kNameShown), name.size());
+  const std::string label = TensorLabelInBrackets(name);
+  if (name.size() <= kNameShown) return fmt::format("'{}'{}", name, label);
+  return fmt::format("'{}...' ({} bytes){}", name.substr(0, kNameShown), name.size(), label);
 }
 
 }  // namespace hvd::controller

@@ -17,7 +17,7 @@ std::string DescribeRanks(std::span<const Rank> ranks);
 // Groups ranks by value: "rank 0 has float32, ranks [1, 3] have float64". value(i) belongs to ranks[i].
 std::string DescribeValues(std::span<const Rank> ranks, const std::function<std::string(size_t)>& value);
 
-// The name in quotes, cut if it is very long.
+// The name in quotes, cut if it is very long, and its label.
 std::string Quote(std::string_view name);
 
 }  // namespace hvd::controller

@@ -2,13 +2,12 @@
 #pragma once
 // The words of agreement.
 //
-// request   what one rank wants done with one name: the full description ("cold").
-// plan      a description that all members of a process set agreed on; has a uid that is never used again.
-// ready     a rank's statement that it wants a known plan done once more (hot: a uid and this rank's first dimension).
-// log       the one ordered list of entries per process set. Every member applies it in order; nothing about plans,
-// their
-//           cache, fusion or errors changes but at a log position.
-// member    index into the sorted ranks of the process set.
+// request   Full description ("cold") of an operation that one rank wants done under one name.
+// plan      Description that all members of a process set agreed on. It has a uid that is never used again.
+// ready     A rank's statement ("hot") that it wants a known plan done once more: a uid and its first dimension.
+// log       The one ordered list of entries per process set. Every member applies it in order; plans, their cache,
+//           fusion and errors change at a log position and nowhere else.
+// member    Index into the sorted ranks of the process set.
 //
 // The structs are those that travel; wire/messages.h defines them.
 

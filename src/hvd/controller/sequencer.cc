@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "hvd/base/log.h"
-#include "hvd/controller/check.h"
+#include "hvd/controller/agreement_check.h"
 #include "hvd/controller/describe.h"
 #include "hvd/controller/fusion.h"
 #include "hvd/controller/group_book.h"
-#include "hvd/controller/table.h"
+#include "hvd/controller/request_table.h"
 
 namespace hvd::controller {
 namespace {
@@ -68,22 +68,22 @@ struct Sequencer::State {
   bool IsMember(int member) const { return member >= 0 && static_cast<size_t>(member) < options.members.size(); }
 
   // Before the member's mark.
-  void Count(const Row& row, int member);
+  void Count(const RequestRow& row, int member);
   // When the mark goes.
-  void Uncount(const Row& row, int member);
+  void Uncount(const RequestRow& row, int member);
   // Takes all marks off.
-  void Clear(Row* row);
-  void Contradict(Row* row);
-  bool IsComplete(const Row& row) const;
-  void Conclude(Row* row);
+  void Clear(RequestRow* row);
+  void Contradict(RequestRow* row);
+  bool IsComplete(const RequestRow& row) const;
+  void Conclude(RequestRow* row);
   void Join(int member);
-  PlanPtr Agree(Row* row, const std::vector<Signature>& signatures);
+  PlanPtr Agree(RequestRow* row, const std::vector<Signature>& signatures);
   void FailAll(const std::string& name, std::string message);
   // Fails the group that the name belongs to, if members gave it different lengths.
   void CheckGroup(const std::string& name);
 
   SequencerOptions options;
-  Table table;
+  RequestTable table;
   uint64_t uids = 0;
   uint64_t now = 0;      // counts calls
   size_t asked_for = 0;  // rows with a mark
@@ -99,19 +99,19 @@ struct Sequencer::State {
   int64_t fusible_bytes = 0;
 };
 
-void Sequencer::State::Count(const Row& row, int member) {
+void Sequencer::State::Count(const RequestRow& row, int member) {
   if (row.asked() == 0) ++asked_for;
   if (row.asked(member)) return;
   ++asked_by[member];
   groups.Add(row.name(), member);
 }
 
-void Sequencer::State::Uncount(const Row& row, int member) {
+void Sequencer::State::Uncount(const RequestRow& row, int member) {
   --asked_by[member];
   groups.Remove(row.name(), member);
 }
 
-void Sequencer::State::Clear(Row* row) {
+void Sequencer::State::Clear(RequestRow* row) {
   for (size_t m = 0; m < joined.size(); ++m) {
     if (row->asked(static_cast<int>(m))) Uncount(*row, static_cast<int>(m));
   }
@@ -121,7 +121,7 @@ void Sequencer::State::Clear(Row* row) {
 
 // A member wants something else under this name. Those that said ready will see kForget and ask in full; those that
 // asked in full already have their requests kept.
-void Sequencer::State::Contradict(Row* row) {
+void Sequencer::State::Contradict(RequestRow* row) {
   forgotten.push_back(row->plan()->uid);
   table.Uncache(row);
   const bool asked = row->asked() > 0;
@@ -129,7 +129,7 @@ void Sequencer::State::Contradict(Row* row) {
   if (asked && row->asked() == 0) --asked_for;
 }
 
-bool Sequencer::State::IsComplete(const Row& row) const {
+bool Sequencer::State::IsComplete(const RequestRow& row) const {
   if (joined_count == 0 || row.asked() == options.members.size()) return row.asked() == options.members.size();
   for (size_t m = 0; m < joined.size(); ++m) {
     if (!joined[m] && !row.asked(static_cast<int>(m))) return false;
@@ -141,11 +141,11 @@ void Sequencer::State::Join(int member) {
   if (joined[member]) return;
   joined[member] = true;
   ++joined_count;
-  for (Row* row : table.Asked()) {
+  for (RequestRow* row : table.Asked()) {
     if (IsComplete(*row)) Conclude(row);
   }
   std::vector<std::string> left;
-  for (const Row* row : table.Asked()) left.push_back(row->name());
+  for (const RequestRow* row : table.Asked()) left.push_back(row->name());
   for (const std::string& name : left) CheckGroup(name);
   if (joined_count < joined.size()) return;
   joined.assign(joined.size(), false);
@@ -157,7 +157,7 @@ void Sequencer::State::Join(int member) {
 }
 
 // Every member has asked or joined: decide.
-void Sequencer::State::Conclude(Row* row) {
+void Sequencer::State::Conclude(RequestRow* row) {
   const std::string name = row->name();
   const std::vector<int64_t> first_dims = FirstDimIsFree(row->op()) ? row->FirstDims() : std::vector<int64_t>();
   std::vector<Rank> asking;
@@ -187,16 +187,16 @@ void Sequencer::State::Conclude(Row* row) {
   table.Release(row);
 }
 
-PlanPtr Sequencer::State::Agree(Row* row, const std::vector<Signature>& signatures) {
+PlanPtr Sequencer::State::Agree(RequestRow* row, const std::vector<Signature>& signatures) {
   Plan plan;
   plan.uid = (static_cast<uint64_t>(options.process_set) << kUidCounterBits) | ++uids;
   plan.name = row->name();
   plan.signature = Canonical(signatures.front());
   uint64_t evicted = 0;
-  plan.cached = std::all_of(signatures.begin(), signatures.end(), Repeats) && table.MakeRoom(&evicted);
+  plan.cached = std::all_of(signatures.begin(), signatures.end(), Repeats) && table.MakeRoom(row->name(), &evicted);
   if (evicted != 0) {
     forgotten.push_back(evicted);
-    WarnOfEvictionOnce(options.cache_capacity);
+    if (table.full_grown()) WarnOfEvictionOnce(table.capacity());
   }
   auto shared = std::make_shared<const Plan>(std::move(plan));
   if (shared->cached) table.Cache(row, shared);
@@ -231,7 +231,7 @@ void Sequencer::State::CheckGroup(const std::string& name) {
       options.process_set);
   for (const int length : std::set<int>(given.begin(), given.end())) {
     for (int number = 1; number <= length; ++number) {
-      Row* row = table.ForName(MakeGroupName(group, number, length));
+      RequestRow* row = table.ForName(MakeGroupName(group, number, length));
       Clear(row);
       FailAll(row->name(), text);
       table.Release(row);
@@ -245,7 +245,7 @@ Sequencer::~Sequencer() = default;
 void Sequencer::OnRequest(int member, Request request) {
   if (!state_->IsMember(member)) return;
   if (request.signature.op == OpKind::kJoin) return state_->Join(member);
-  Row* row = state_->table.ForName(request.name);
+  RequestRow* row = state_->table.ForName(request.name);
   if (row->plan() && !Fits(*row->plan(), request.signature)) state_->Contradict(row);
   state_->Count(*row, member);
   row->MarkRequest(member, std::move(request.signature), ++state_->now);
@@ -254,7 +254,7 @@ void Sequencer::OnRequest(int member, Request request) {
 
 void Sequencer::OnReady(int member, uint64_t uid, int64_t first_dim) {
   if (!state_->IsMember(member)) return;
-  Row* row = state_->table.ForUid(uid);
+  RequestRow* row = state_->table.ForUid(uid);
   if (row == nullptr) return;
   state_->Count(*row, member);
   row->MarkReady(member, first_dim, ++state_->now);
@@ -306,7 +306,7 @@ std::vector<Sequencer::Waiting> Sequencer::Pending() const {
   const State& s = *state_;
   std::vector<Waiting> pending;
   if (s.asked_for > 0) {  // spares the walk over the cache
-    for (const Row* row : state_->table.Asked()) {
+    for (const RequestRow* row : state_->table.Asked()) {
       Waiting& waiting = pending.emplace_back(Waiting{row->name(), row->signature(), row->Missing()});
       std::erase_if(waiting.missing, [&](int member) { return s.joined[member]; });
     }

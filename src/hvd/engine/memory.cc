@@ -11,6 +11,10 @@ Result<std::byte*> AllocateShared(size_t bytes) {
 }
 
 std::byte* AllocateOutput(size_t bytes) {
+  auto& arena = transport::shm::Arena::Process();
+  if (bytes >= transport::shm::Arena::kLeastBlock) {
+    if (const auto block = arena.AllocateBlock(bytes); block.data != nullptr) return block.data;
+  }
   if (auto memory = AllocateShared(bytes); memory) return *memory;
   void* plain = nullptr;
   if (posix_memalign(&plain, 64, bytes > 0 ? bytes : 1) != 0) return nullptr;

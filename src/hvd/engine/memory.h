@@ -2,12 +2,12 @@
 #pragma once
 // The process's arena, as the communicators and the engine use it.
 
-#include "hvd/comm/host/window_communicator.h"
+#include "hvd/comm/builtin/window_communicator.h"
 #include "hvd/transport/shm/arena.h"
 
 namespace hvd::engine {
 
-class ArenaMemory final : public comm::host::StagingSource {
+class ArenaMemory final : public comm::builtin::StagingSource {
  public:
   explicit ArenaMemory(transport::shm::Arena* arena) : arena_(arena) {}
 

@@ -28,10 +28,12 @@ using DoneFunction = std::function<void(Handle handle, const Error* error)>;
 
 struct Operation;
 
+inline const Error kSuccess{Code::kOk, {}, -1};
+
 // Operations that are over together. With the token.
-struct Group {
+struct OperationGroup {
   int missing = 0;
-  Error error{Code::kOk, {}, -1};
+  Error error = kSuccess;
   std::vector<Operation*> waiting;  // finished, but for the others
 };
 
@@ -94,7 +96,7 @@ struct Operation {
   State state = State::kSubmitted;
   comm::Work work;
   uint64_t uid = 0;  // of the plan that was announced or said ready for
-  std::shared_ptr<Group> group;
+  std::shared_ptr<OperationGroup> group;
   bool stands_in = false;  // for a rank that has joined: nobody here asked for it
   // Timed out: runs on with a copy of its input, for the others' sake. Read by submitters of the same name, too.
   std::atomic<bool> detached{false};
@@ -110,8 +112,9 @@ struct Operation {
   bool engine_owned = false;
   Error error;
   std::atomic<bool> over{false};
-  // Where its output and its input stand in the registry's list of buffers; -1: nowhere.
-  int uses_at[2] = {-1, -1};
+  // What of it the registry's BuffersInUse has, by address; 0: nothing.
+  uintptr_t writes_from = 0;
+  uintptr_t reads_from = 0;
   bool pinned_input = false;
   bool pinned_output = false;
 

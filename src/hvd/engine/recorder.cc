@@ -2,9 +2,9 @@
 #include "hvd/engine/recorder.h"
 
 #include "hvd/base/log.h"
-#include "hvd/engine/process_set.h"
+#include "hvd/engine/fast_path_cache.h"
+#include "hvd/engine/process_set/process_set.h"
 #include "hvd/engine/registry.h"
-#include "hvd/engine/shortcut.h"
 
 namespace hvd::engine {
 namespace {
@@ -52,7 +52,8 @@ Recorder::Recorder(const World& world, const Config& config, bool signals)
   for (Rank rank = 0; rank < size_; ++rank) {
     flight_.AddPeer(rank, world.ranks[rank].hostname, static_cast<int>(world.ranks[rank].pid));
   }
-  if (signals && !config.flight_dir.empty()) signals_.emplace(flight_);
+  if (!config.flight_dir.empty()) dumps_.emplace(config.flight_dir, flight_.path());
+  if (signals) signals_.emplace(flight_);
   if (config.timeline.empty() || config.timeline == "DYNAMIC") return;
   if (auto started = StartTimeline(config.timeline, config.timeline_mark_cycles); !started) {
     log::Warning("HOROVOD_TIMELINE={}: {}", config.timeline, started.error().message);
@@ -124,7 +125,7 @@ void Recorder::Draw(const Operation& op, bool agreed) {
   const controller::Signature& signature = op.request.signature;
   if (!agreed) return timeline_.Negotiated(set, name, signature.op, op.submitted, now);
   if (op.running != Time{}) {
-    const char* wait = ProcessSet::SizesResult(signature.op) ? "ALLOCATE_OUTPUT" : "QUEUE";
+    const char* wait = SizesResult(signature.op) ? "ALLOCATE_OUTPUT" : "QUEUE";
     if (op.running > op.agreed) timeline_.Activity(set, name, wait, op.agreed, op.running);
     if (const char* way = WayOf(op)) timeline_.Activity(set, name, way, op.running, now);
   }
@@ -144,34 +145,34 @@ void Recorder::Concluded(const Operation& op, bool succeeded) {
   kind.run.Add(Span(op.ticks.agreed, op.ticks.over));
 }
 
-void Recorder::BeginShort(Shortcut* shortcut) {
-  const controller::Signature& signature = shortcut->request.signature;
-  shortcut->entry = flight_.Submit({.set = shortcut->process_set,
-                                    .name = shortcut->request.name,
-                                    .op = signature.op,
-                                    .dtype = signature.dtype,
-                                    .reduce = signature.reduce_op,
-                                    .root = signature.root,
-                                    .bytes = shortcut->input_bytes,
-                                    .shape = signature.shape},
-                                   &shortcut->flight, shortcut->begun);
-  flight_.Mark(shortcut->entry, trace::FlightState::kSent, shortcut->begun);
+void Recorder::BeginFastPath(FastPathEntry* entry) {
+  const controller::Signature& signature = entry->request.signature;
+  entry->flight_entry = flight_.Submit({.set = entry->process_set,
+                                        .name = entry->request.name,
+                                        .op = signature.op,
+                                        .dtype = signature.dtype,
+                                        .reduce = signature.reduce_op,
+                                        .root = signature.root,
+                                        .bytes = entry->input_bytes,
+                                        .shape = signature.shape},
+                                       &entry->flight, entry->begun);
+  flight_.Mark(entry->flight_entry, trace::FlightState::kSent, entry->begun);
   counters_.cache_hits.Add(1);
 }
 
-void Recorder::EndShort(const Shortcut& shortcut, uint64_t position, Rank last) {
+void Recorder::EndFastPath(const FastPathEntry& entry, uint64_t position, Rank last) {
   const uint64_t now = Now();
-  const uint64_t agreed = shortcut.agreed != 0 ? shortcut.agreed : now;
-  flight_.MarkAgreed(shortcut.entry, position, agreed);
-  flight_.Mark(shortcut.entry, trace::FlightState::kRunning, agreed);
-  flight_.Mark(shortcut.entry, trace::FlightState::kDone, now);
+  const uint64_t agreed = entry.agreed != 0 ? entry.agreed : now;
+  flight_.MarkAgreed(entry.flight_entry, position, agreed);
+  flight_.Mark(entry.flight_entry, trace::FlightState::kRunning, agreed);
+  flight_.Mark(entry.flight_entry, trace::FlightState::kDone, now);
   trace::Counters::Peer& peer = counters_.peers[last];
   peer.last.Add(1);
-  peer.wait.Add(Span(shortcut.begun, agreed));
-  trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(shortcut.work.op, shortcut.work.reduce_op)];
+  peer.wait.Add(Span(entry.begun, agreed));
+  trace::Counters::Kind& kind = counters_.kinds[trace::CountedKind(entry.work.op, entry.work.reduce_op)];
   kind.completed.Add(1);
-  kind.bytes.Add(shortcut.input_bytes);
-  kind.wait.Add(Span(shortcut.begun, agreed));
+  kind.bytes.Add(entry.input_bytes);
+  kind.wait.Add(Span(entry.begun, agreed));
   kind.run.Add(Span(agreed, now));
   counters_.operations.Add(1);
 }
@@ -184,19 +185,18 @@ void Recorder::TimedOut(const Operation& op) {
   kind.wait.Add(Span(op.ticks.submitted, Now()));
 }
 
-trace::Readings Recorder::Read() const {
-  trace::Readings readings = trace::Read(counters_, flight_.ticks());
-  readings.rank = rank_;
-  readings.size = size_;
-  readings.generation = generation_;
-  readings.host = host_;
-  readings.version = HVD_VERSION;
-  return readings;
+trace::CounterSnapshot Recorder::Read() const {
+  trace::CounterSnapshot snapshot = trace::Read(counters_, flight_.ticks());
+  snapshot.rank = rank_;
+  snapshot.size = size_;
+  snapshot.generation = generation_;
+  snapshot.host = host_;
+  snapshot.version = HVD_VERSION;
+  return snapshot;
 }
 
 void Recorder::Dump(std::string_view reason) {
-  if (config_.flight_dir.empty()) return;
-  if (auto dumped = flight_.Dump(reason); !dumped) log::Warning("{}", dumped.error().message);
+  if (std::string text = flight_.Snapshot(reason); !text.empty()) dumps_->Write(std::move(text));
 }
 
 Status Recorder::StartTimeline(const std::string& path, bool mark_cycles) {

@@ -9,8 +9,9 @@
 #include <string>
 
 #include "hvd/base/config.h"
+#include "hvd/engine/bootstrap/world.h"
+#include "hvd/engine/dump_writer.h"
 #include "hvd/engine/operation.h"
-#include "hvd/engine/world.h"
 #include "hvd/trace/counters_text.h"
 #include "hvd/trace/flight.h"
 #include "hvd/trace/flight_signals.h"
@@ -18,11 +19,11 @@
 
 namespace hvd::engine {
 
-struct Shortcut;
+struct FastPathEntry;
 
 class Recorder {
  public:
-  // `signals`: dump on SIGUSR2 and before a crash, where there is a folder to dump to.
+  // `signals`: handle SIGUSR2, and dump before a crash where there is a folder to dump to.
   Recorder(const World& world, const Config& config, bool signals);
 
   void KnowSet(int id, const std::vector<Rank>& ranks);
@@ -51,9 +52,9 @@ class Recorder {
   void Over(Operation* op, const Error& error);
   // Its caller gets the outcome now; later than Over in a group.
   void Concluded(const Operation& op, bool succeeded);
-  // An operation that goes the short way: it was announced at shortcut->begun, and is over now. `last` as in Agreed.
-  void BeginShort(Shortcut* shortcut);
-  void EndShort(const Shortcut& shortcut, uint64_t position, Rank last);
+  // An operation that takes the fast path: it was announced at entry->begun, and is over now. `last` as in Agreed.
+  void BeginFastPath(FastPathEntry* entry);
+  void EndFastPath(const FastPathEntry& entry, uint64_t position, Rank last);
   uint64_t Now() const { return flight_.ticks().Now(); }
   bool draws() const { return timeline_.on(); }
   // Its caller got a time-out, and will hear no more of it.
@@ -70,8 +71,8 @@ class Recorder {
   void Missing(const Operation& op, const std::vector<Rank>& ranks) { flight_.SetMissing(op.flight, ranks); }
   trace::Counters& counters() { return counters_; }
   const trace::Counters& counters() const { return counters_; }
-  // All but the ways to the peers.
-  trace::Readings Read() const;
+  // All but the transports to the peers.
+  trace::CounterSnapshot Read() const;
 
   // "stall", "shutdown", "revoked: ...".
   void Dump(std::string_view reason);
@@ -100,6 +101,7 @@ class Recorder {
   trace::FlightRecorder flight_;
   uint64_t begun_ = 0;  // time of the last Submitted
   trace::Timeline timeline_;
+  std::optional<DumpWriter> dumps_;
   std::optional<trace::FlightSignals> signals_;
 };
 

@@ -24,17 +24,13 @@ Operation* Registry::Make() {
 }
 
 Status Registry::CheckBuffer(const Operation& op, const void* begin, size_t bytes, bool writes) const {
-  if (bytes == 0 || begin == nullptr) return {};
-  const auto from = reinterpret_cast<uintptr_t>(begin);
-  for (const Use& use : uses_) {
-    if (!(use.writes || writes) || from >= use.end || from + bytes <= use.begin) continue;
-    return Fail(
-        Code::kInvalidArgument,
-        "the {} buffer of '{}' overlaps the {} buffer of '{}', which is still in flight: wait for that operation, or "
-        "give each its own memory",
-        writes ? "output" : "input", op.request.name, use.writes ? "output" : "input", use.op->request.name);
-  }
-  return {};
+  const BuffersInUse::Use* use = buffers_.InTheWayOf(begin, bytes, writes);
+  if (use == nullptr) return {};
+  return Fail(
+      Code::kInvalidArgument,
+      "the {} buffer of '{}' overlaps the {} buffer of '{}', which is still in flight: wait for that operation, or "
+      "give each its own memory",
+      writes ? "output" : "input", op.request.name, use->writes ? "output" : "input", use->op->request.name);
 }
 
 Status Registry::Enter(Operation* op) {
@@ -50,12 +46,12 @@ Status Registry::Enter(Operation* op) {
   return entered;
 }
 
-void Registry::EnterFromShort(Operation* op) {
+void Registry::EnterFromFastPath(Operation* op) {
   const std::lock_guard lock(mutex_);
   AddInFlight(1);
   [[maybe_unused]] const Status entered = Insert(op);  // nothing was in flight, so there is nothing to object to
   assert(entered);
-  LeaveShort();
+  LeaveFastPath();
 }
 
 Status Registry::Insert(Operation* op) {
@@ -98,14 +94,8 @@ Status Registry::Insert(Operation* op) {
     const std::pair key{static_cast<const ProcessSet*>(op->set), std::string(member->group)};
     ++groups_.try_emplace(key, GroupUse{member->length, 0}).first->second.in_flight;
   }
-  const auto add = [&](const void* begin, size_t bytes, bool writes) {
-    if (bytes == 0 || begin == nullptr) return;
-    const auto from = reinterpret_cast<uintptr_t>(begin);
-    IndexOf(op, writes) = static_cast<int>(uses_.size());
-    uses_.push_back({from, from + bytes, writes, op});
-  };
-  add(op->output, op->output_bytes, true);
-  if (op->input != op->output) add(op->input, op->input_bytes, false);
+  buffers_.Add(op, op->output, op->output_bytes, true);
+  if (op->input != op->output) buffers_.Add(op, op->input, op->input_bytes, false);
   op->handle = (static_cast<uint64_t>(stamp_) << 32) | next_handle_++;
   if (next_handle_ == 0) next_handle_ = 1;
   op->owners.store(2, std::memory_order_relaxed);
@@ -121,26 +111,14 @@ Status Registry::Insert(Operation* op) {
   return {};
 }
 
-void Registry::EraseBuffers(Operation* op) {
-  for (const bool writes : {true, false}) {
-    const int at = std::exchange(IndexOf(op, writes), -1);
-    if (at < 0) continue;
-    const Use last = uses_.back();
-    uses_.pop_back();
-    if (at == static_cast<int>(uses_.size())) continue;
-    uses_[static_cast<size_t>(at)] = last;
-    IndexOf(last.op, last.writes) = at;
-  }
-}
-
 void Registry::LeaveBuffers(Operation* op) {
   std::lock_guard lock(mutex_);
-  EraseBuffers(op);
+  buffers_.Remove(op);
 }
 
 void Registry::Leave(Operation* op) {
   std::lock_guard lock(mutex_);
-  EraseBuffers(op);
+  buffers_.Remove(op);
   if (op->entry == nullptr) return;
   AddInFlight(-1);
   op->entry->in_flight = nullptr;
@@ -150,7 +128,7 @@ void Registry::Leave(Operation* op) {
   }
   // Names are not kept beyond their use: callers that number their tensors would fill memory with them.
   Names& names = names_[op->set];
-  constexpr size_t kKeep = 4096;
+  constexpr size_t kKeep = 16384;
   if (names.size() > kKeep) names.erase(names.find(std::string_view(op->request.name)));
   op->entry = nullptr;
 }

@@ -4,8 +4,8 @@
 // length, whatever its tensors are called), by buffer (a buffer that one
 // operation writes may not be used by another), by handle.
 //
-// One operation may be under way by a shortcut (shortcut.h), in none of these tables, while nothing else is in flight:
-// whoever enters meanwhile waits until it is over or has entered, too. That is short.
+// One operation may be under way on the fast path (fast_path.h), in none of these tables, while nothing else is in
+// flight: whoever enters meanwhile waits until it is over or has entered, too. That is short.
 //
 // Thread safety: all functions; one mutex, held for a few lookups only. Never calls out.
 
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "hvd/base/result.h"
+#include "hvd/engine/buffers_in_use.h"
 #include "hvd/engine/operation.h"
 
 namespace hvd::engine {
@@ -43,16 +44,17 @@ class Registry {
   // Puts the operation in flight and gives it a handle (owners: engine and handle). Fails, leaving no trace, when its
   // name or one of its buffers is in use.
   Status Enter(Operation* op);
-  // With the progress token. Whether nothing is in flight; then nothing will be until LeaveShort or EnterFromShort.
-  bool EnterShort() {
+  // With the progress token. Whether nothing is in flight; then nothing will be until LeaveFastPath or
+  // EnterFromFastPath.
+  bool EnterFastPath() {
     short_.store(true, std::memory_order_seq_cst);
     if (in_flight_.load(std::memory_order_seq_cst) == 0) return true;
-    LeaveShort();
+    LeaveFastPath();
     return false;
   }
-  void LeaveShort() { short_.store(false, std::memory_order_release); }
-  // As Enter, for the one that is under way by a shortcut.
-  void EnterFromShort(Operation* op);
+  void LeaveFastPath() { short_.store(false, std::memory_order_release); }
+  // As Enter, for the one that is under way on the fast path.
+  void EnterFromFastPath(Operation* op);
   // Whether anything is in flight, or waits to enter.
   bool in_use() const { return in_flight_.load(std::memory_order_relaxed) > 0; }
   // Takes name and buffers back. The handle stays.
@@ -80,12 +82,6 @@ class Registry {
   const Prepared* FindPrepared(uint64_t id);
 
  private:
-  struct Use {
-    uintptr_t begin;
-    uintptr_t end;
-    bool writes;
-    Operation* op;
-  };
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
@@ -98,9 +94,6 @@ class Registry {
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) + change, std::memory_order_seq_cst);
   }
   Status CheckBuffer(const Operation& op, const void* begin, size_t bytes, bool writes) const;
-  void EraseBuffers(Operation* op);
-  // Of its output or its input, in uses_.
-  static int& IndexOf(Operation* op, bool writes) { return op->uses_at[writes ? 0 : 1]; }
 
   const uint32_t stamp_;
   std::mutex mutex_;
@@ -112,7 +105,7 @@ class Registry {
     int in_flight = 0;  // of its tensors
   };
   std::map<std::pair<const ProcessSet*, std::string>, GroupUse> groups_;
-  std::vector<Use> uses_;
+  BuffersInUse buffers_;
   using Handles = std::unordered_map<Handle, Operation*>;
   Handles handles_;
   std::vector<Handles::node_type> spare_handles_;  // memory of those that were forgotten

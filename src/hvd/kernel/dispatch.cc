@@ -10,6 +10,7 @@ namespace hvd::kernel {
 // Each of these folders of functions is compiled for its own instruction set: call one only after asking the processor.
 #define HVD_DECLARE_TARGET(name)       \
   namespace name {                     \
+  void FillCopy(Table& table);         \
   void FillFloat(Table& table);        \
   void FillHalf(Table& table);         \
   void FillInteger(Table& table);      \
@@ -31,10 +32,17 @@ bool HasSse4() {
   return __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("sse4.2");
 }
 
+bool HasF16c() {
+#if defined(__clang__) && __clang_major__ < 18
+  return true;  // cannot be asked for; every processor with AVX2 has it
+#else
+  return __builtin_cpu_supports("f16c");
+#endif
+}
+
 bool HasAvx2() {
   return HasSse4() && __builtin_cpu_supports("avx") && __builtin_cpu_supports("avx2") &&
-         __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-         __builtin_cpu_supports("f16c");
+         __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && HasF16c();
 }
 
 bool HasAvx3() {
@@ -52,6 +60,7 @@ struct TableList {
   {                                   \
     Table& table = tables[size++];    \
     table.name = label;               \
+    target::FillCopy(table);          \
     target::FillFloat(table);         \
     target::FillHalf(table);          \
     target::FillInteger(table);       \

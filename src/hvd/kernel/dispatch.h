@@ -30,6 +30,8 @@ using ReduceFn = void (*)(const ReduceArgs&);
 using ScaleFn = void (*)(const void* in, void* out, size_t count, double factor);
 // Between a 16-bit float type and float.
 using ConvertFn = void (*)(const void* in, void* out, size_t count);
+// memcpy of at least one register.
+using CopyFn = void (*)(void* to, const void* from, size_t bytes);
 
 inline constexpr int kReduceOpCount = 6;
 
@@ -41,6 +43,7 @@ struct Table {
   ScaleFn scale[kDTypeCount] = {};                           // integer types only
   ConvertFn widen[kDTypeCount] = {};                         // 16-bit float types only
   ConvertFn narrow[kDTypeCount] = {};
+  CopyFn copy = nullptr;
 };
 
 // The tables that this machine can run, best first. Never empty.

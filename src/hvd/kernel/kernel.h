@@ -20,9 +20,9 @@ struct Scale {
 };
 
 // How results are stored. A store to a line that another core has written lately waits for it, and longer than a load
-// does; fetched, a loop asks for its lines some time before it stores to them. Depending on the machine, and on whether
-// the others are threads of the same core, that is faster or slower. It changes no bits.
-enum class Stores { kPlain, kFetched };
+// does; prefetched, a loop asks for its lines some time before it stores to them. Depending on the machine, and on
+// whether the others are threads of the same core, that is faster or slower. It changes no bits.
+enum class Stores { kPlain, kPrefetched };
 
 // For every i < count: acc = sources[0][i]; acc = acc OP sources[k][i] for k = 1, 2, ... in that order; then acc is
 // stored to every destination. A destination may be exactly one of the sources (in place), else it overlaps none.
@@ -49,7 +49,8 @@ bool CanNarrow(DType wide, DType small);
 void Narrow(DType wide, const void* from, DType small, void* to, size_t count);
 void Widen(DType small, const void* from, DType wide, void* to, size_t count);
 
-// memcpy tuned for copies into and out of shared memory (plain stores; callers split large copies themselves).
+// memcpy by the loop that is the fastest one on this processor for this size and alignment (copy_method.h). Everything
+// that moves tensors uses it. `bytes` may be 0.
 void Copy(void* to, const void* from, size_t bytes);
 
 // Elements that change nothing in a reduction without factors: 0 for sums, 1 for products, the largest value for min,

@@ -13,7 +13,7 @@
 #define HVD_KERNEL_REDUCE_INL
 #endif
 
-#include "hvd/base/fetch.h"
+#include "hvd/base/prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hvd::kernel::HWY_NAMESPACE {
@@ -96,7 +96,7 @@ class Reducer {
   HWY_INLINE void Stripes(const Buffers& buffers, size_t end) const {
     constexpr size_t n = L::kLanes;
     size_t i = 0;
-    if (args_.stores == Stores::kFetched) {
+    if (args_.stores == Stores::kPrefetched) {
       for (; (i + 4 * n) * sizeof(T) + kFetchAhead <= end * sizeof(T); i += 4 * n) {
         FetchFour(buffers, i);
         Four(buffers, i);
@@ -110,7 +110,7 @@ class Reducer {
   HWY_INLINE void FetchFour(const Buffers& buffers, size_t i) const {
     for (size_t k = 0; k < buffers.destinations(); ++k) {
       const char* ahead = reinterpret_cast<const char*>(buffers.destination(k, i)) + kFetchAhead;
-      for (size_t at = 0; at < 4 * L::kLanes * sizeof(T); at += kLine) FetchToWrite(ahead + at);
+      for (size_t at = 0; at < 4 * L::kLanes * sizeof(T); at += kLine) PrefetchForWrite(ahead + at);
     }
   }
 

@@ -2,7 +2,6 @@
 #include "hvd/kernel/reduce.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace hvd::kernel {
 namespace {
@@ -17,7 +16,7 @@ void CopyToAll(const void* from, DType type, const ReduceArgs& args) {
   const size_t size = SizeOf(type);
   for (size_t k = 0; k < args.destination_count; ++k) {
     void* to = static_cast<char*>(args.destinations[k]) + args.destination_offset * size;
-    if (to != from) std::memcpy(to, from, args.count * size);
+    if (to != from) Copy(to, from, args.count * size);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "hvd/launch/agent_options.h"
@@ -20,6 +21,7 @@
 #include "hvd/launch/signals.h"
 #include "hvd/launch/ssh.h"
 #include "hvd/launch/this_machine.h"
+#include "hvd/net/deadline.h"
 
 namespace hvd::launch {
 namespace {
@@ -39,6 +41,10 @@ class Agent {
   int Run(const AgentOptions& options, Reached reached);
 
  private:
+  // Serves one connection until it ends or the job does. False: it could not begin.
+  bool Talk(const AgentOptions& options, Reached reached);
+  // Ends what is left and returns the exit code.
+  int End();
   void OnMessage(Message message);
   void OnStart(Message message);
   Status StartRanks(const Message& start, Plan plan);
@@ -60,6 +66,7 @@ class Agent {
   bool finishing_ = false;  // all ranks of the job are over
   bool killing_ = false;
   bool alone_ = false;  // horovodrun is gone, or not to be served any more
+  bool heard_ = false;  // horovodrun has said something
   std::string gone_;
   int code_ = 0;
 };
@@ -68,6 +75,24 @@ int Agent::Run(const AgentOptions& options, Reached reached) {
   auto signals = OpenSignals();
   if (!signals || !loop_->Watch(signals->get(), EPOLLIN, [this](uint32_t) { OnSignals(); })) return kOwnFailure;
   signals_ = std::move(*signals);
+  const Time deadline = net::DeadlineAfter(Seconds(options.timeout_s));
+  while (true) {
+    if (!Talk(options, std::move(reached))) return kOwnFailure;
+    // horovodrun drops connections when strangers crowd at its door. Without a word from it nothing has begun here.
+    if (!alone_ || heard_ || code_ != 0) break;
+    auto again = DialDriver(options.addresses, *options.token, net::Left(deadline), Seconds(options.silence_s), true);
+    if (!again) {
+      (void)fprintf(stderr, "horovodrun agent: horovodrun ended the connection (%s) and was not reached again: %s\n",
+                    gone_.c_str(), again.error().message.c_str());
+      return kUnreachable;
+    }
+    reached = std::move(*again);
+    alone_ = false;
+  }
+  return End();
+}
+
+bool Agent::Talk(const AgentOptions& options, Reached reached) {
   // No limit on horovodrun's silence, see dial_driver.h; what this side says once a second shows whether it is there.
   channel_.emplace(std::move(reached.stream), Duration::zero(), loop_,
                    Channel::Handlers{.on_message = [this](Message message) { OnMessage(std::move(message)); },
@@ -80,11 +105,15 @@ int Agent::Run(const AgentOptions& options, Reached reached) {
                                          [this] {
                                            if (crew_) crew_->PauseOutput(false);
                                          }});
-  if (!channel_->Start()) return kOwnFailure;
+  if (!channel_->Start()) return false;
   Message hello{.kind = Kind::kHello, .text = HVD_VERSION, .list = OwnNames(), .more = std::move(reached.addresses)};
   if (!options.host.empty()) hello.list = {options.host};
   channel_->Send(hello);
-  while (!alone_ && !finishing_) loop_->Turn(Duration(-1));
+  while (!alone_ && !finishing_) loop_->RunOnce(Duration(-1));
+  return true;
+}
+
+int Agent::End() {
   if (alone_) KillAll();
   SweepUp();
   if (alone_) {
@@ -99,11 +128,12 @@ int Agent::Run(const AgentOptions& options, Reached reached) {
   channel_->Send({.kind = Kind::kDone});
   // It closes the connection when it has read that.
   const Time limit = loop_->Now() + kLastWord;
-  while (!alone_ && loop_->Now() < limit) loop_->Turn(limit - loop_->Now());
+  while (!alone_ && loop_->Now() < limit) loop_->RunOnce(limit - loop_->Now());
   return 0;
 }
 
 void Agent::OnMessage(Message message) {
+  heard_ = true;
   switch (message.kind) {
     case Kind::kTurnedAway:
       (void)fprintf(stderr, "horovodrun agent: %s\n", message.text.c_str());
@@ -169,6 +199,14 @@ Status Agent::StartRanks(const Message& start, Plan plan) {
   events.ended = [this](int rank, Ending ending) {
     channel_->Send({.kind = Kind::kEnded, .rank = rank, .ending = std::move(ending)});
   };
+  events.unhandled = [this](int rank, int signal) {
+    channel_->Send({.kind = Kind::kOutput,
+                    .rank = rank,
+                    .number = 1,
+                    .text = fmt::format("horovodrun: {} was not passed on to this rank, because it would end a process "
+                                        "that has no handler for it\n",
+                                        SignalName(signal))});
+  };
   crew_.emplace(inherited_, &*warden_, loop_, std::move(events));
   const RankPlace place{start.place.store, job, folder_.token_file()};
   return crew_->Start(plan, SlotsOf(plan, start.text), place);
@@ -194,8 +232,12 @@ void Agent::KillAll() {
   killing_ = true;
   if (!crew_) return;
   crew_->KillAll();
-  const Time limit = loop_->Now() + LocalCrew::kAfterKill;
-  while (!crew_->AllOver() && loop_->Now() < limit) loop_->Turn(limit - loop_->Now());
+  Time limit = loop_->Now() + LocalCrew::kAfterKill;
+  while (!crew_->AllOver() && loop_->Now() < limit) {
+    constexpr Duration kLookAgain = std::chrono::milliseconds(200);
+    if (crew_->IsWaitingForCore()) limit = loop_->Now() + LocalCrew::kAfterKill;
+    loop_->RunOnce(std::min(limit - loop_->Now(), kLookAgain));
+  }
 }
 
 void Agent::SweepUp() {

@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "hvd/algorithms/text.h"
+#include "hvd/algorithms/table_text.h"
 #include "hvd/base/config.h"
 #include "hvd/launch/plan.h"
 #include "hvd/launch/this_machine.h"

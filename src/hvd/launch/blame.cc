@@ -7,8 +7,8 @@
 namespace hvd::launch {
 namespace {
 
-// How the library's texts begin or go on; see engine/end.cc and engine/meeting_text.cc, whose tests and those of the
-// launcher hold them together.
+// How the library's texts begin or go on; see engine/membership/membership.cc and
+// engine/bootstrap/rendezvous_errors.cc, whose tests and those of the launcher hold them together.
 constexpr std::string_view kLost = "Horovod has been shut down: rank ";
 constexpr std::array<std::string_view, 2> kAbsent{" did not come to ", " and did not get ready ("};
 constexpr std::string_view kEnded = " ended while the ranks were starting";

@@ -2,25 +2,21 @@
 #include "hvd/launch/check_here.h"
 
 #include <net/if.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
+#include "hvd/base/planted_link.h"
 #include "hvd/launch/mpirun.h"
+#include "hvd/launch/paths.h"
 #include "hvd/net/address.h"
 #include "hvd/net/interfaces.h"
 #include "hvd/net/socket.h"
 
 namespace hvd::launch {
 namespace {
-
-bool IsFolder(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 // ssh itself knows what '~' and '%' mean in it.
 Status CheckIdentity(const std::string& path) {
@@ -54,12 +50,13 @@ Status CheckDriverAddress(const std::string& text) {
   return {};
 }
 
-// Without making it: whether there is a report tells whether there was a job.
-Status CheckReportFile(const std::string& path) {
+// Without making the file: whether there is one tells whether there was a job.
+Status CheckWritable(std::string_view flag, const std::string& path) {
   const auto bad = [&](std::string_view why) {
-    return Fail(Code::kInvalidArgument, "--report-file {}: cannot be written: {}", path, why);
+    return Fail(Code::kInvalidArgument, "{} {}: cannot be written: {}", flag, path, why);
   };
   if (IsFolder(path)) return bad("this is a folder");
+  if (auto link = CheckNoPlantedLink(path); !link) return bad(link.error().message);
   if (::access(path.c_str(), W_OK) == 0) return {};
   if (errno != ENOENT) return bad(net::ErrnoText(errno));
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -83,7 +80,10 @@ List InterfacesOf(const Options& options) {
 
 Status CheckHere(const Options& options) {
   if (options.ssh_identity_file) HVD_RETURN_IF_ERROR(CheckIdentity(*options.ssh_identity_file));
-  if (options.report_file) HVD_RETURN_IF_ERROR(CheckReportFile(*options.report_file));
+  if (options.report_file) HVD_RETURN_IF_ERROR(CheckWritable("--report-file", *options.report_file));
+  if (options.timeline_filename && *options.timeline_filename != "DYNAMIC") {
+    HVD_RETURN_IF_ERROR(CheckWritable("--timeline-filename", *options.timeline_filename));
+  }
   if (options.driver_address) HVD_RETURN_IF_ERROR(CheckDriverAddress(*options.driver_address));
   // mpirun takes networks ("10.0.0.0/8"), too.
   if (UsesMpirun(options)) return {};

@@ -2,23 +2,14 @@
 #include "hvd/launch/command.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include "hvd/launch/paths.h"
 #include "hvd/net/fd.h"
 
 namespace hvd::launch {
 namespace {
-
-bool IsFile(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
-bool IsFolder(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 bool CanRun(const std::string& path) { return IsFile(path) && ::access(path.c_str(), X_OK) == 0; }
 
@@ -32,6 +23,13 @@ bool NamesInterpreter(const std::string& path) {
 // Where a program of the same installation would lie; empty where that cannot be told.
 std::string Beside(const std::string& self, const std::string& name) {
   return self.find('/') == std::string::npos ? "" : self.substr(0, self.rfind('/') + 1) + name;
+}
+
+// What to do if a command that is not there was written for a shell.
+std::string ShellHint(const std::string& name) {
+  if (name.find(' ') != std::string::npos) return "; leave out the quotes around the whole command";
+  if (name.find('=') < name.find('/')) return fmt::format("; to set a variable for the ranks, write -x {}", name);
+  return "";
 }
 
 }  // namespace
@@ -70,7 +68,7 @@ Result<Command> ResolveCommand(const List& words, const std::string& self, const
     const std::string path = is_path ? name : "./" + name;
     if (CanRun(path)) return Command{path, words};
     if (IsFolder(path)) return Fail(Code::kPermissionDenied, "{}: this is a folder, not a program", name);
-    if (!IsFile(path)) return Fail(Code::kNotFound, "{}: there is no such program", name);
+    if (!IsFile(path)) return Fail(Code::kNotFound, "{}: there is no such program{}", name, ShellHint(name));
     return Fail(Code::kPermissionDenied, "{}: it may not be executed; chmod +x it, or name its interpreter", name);
   }
   if (const auto found = FindInPath(name, environment)) return Command{*found, words};
@@ -79,8 +77,8 @@ Result<Command> ResolveCommand(const List& words, const std::string& self, const
   if (IsFile(name)) {
     return Fail(Code::kNotFound, "{}: not found in PATH; there is a file of that name here: say ./{}", name, name);
   }
-  return Fail(Code::kNotFound, "{}: there is no such program in PATH{}", name,
-              name.ends_with(".py") ? ", and no such script here" : "");
+  return Fail(Code::kNotFound, "{}: there is no such program in PATH{}{}", name,
+              name.ends_with(".py") ? ", and no such script here" : "", ShellHint(name));
 }
 
 }  // namespace hvd::launch

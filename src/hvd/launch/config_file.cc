@@ -11,9 +11,9 @@
 namespace hvd::launch {
 namespace {
 
-class Reader {
+class ConfigReader {
  public:
-  Reader(std::string_view path, Options* options) : path_(path), options_(options) {}
+  ConfigReader(std::string_view path, Options* options) : path_(path), options_(options) {}
 
   Status Document(const YAML::Node& root) {
     if (root.IsNull()) return {};
@@ -76,7 +76,7 @@ class Reader {
 Status ReadConfig(const std::string& text, std::string_view path, Options* options) {
   // The parser throws; nothing of it leaves this function.
   try {
-    return Reader(path, options).Document(YAML::Load(text));
+    return ConfigReader(path, options).Document(YAML::Load(text));
   } catch (const YAML::Exception& error) {
     return Fail(Code::kInvalidArgument, "{}:{}: not valid YAML: {}", path, error.mark.line + 1, error.msg);
   }

@@ -16,6 +16,8 @@ struct CrewEvents {
   std::function<void(int rank, Stream stream, std::string_view bytes)> output;
   // How it ended; `order` and `blames` are the job's to fill in. All that the rank itself wrote was given out before.
   std::function<void(int rank, Ending ending)> ended;
+  // A signal was not passed on, because the rank has no handler for it and would have died of it.
+  std::function<void(int rank, int signal)> unhandled;
 };
 
 class Crew {
@@ -25,7 +27,7 @@ class Crew {
   virtual void AskToEnd(int rank, int signal) = 0;
   // Kills the rank and its process group.
   virtual void Kill(int rank) = 0;
-  // To the rank alone: what it started may not expect the signal, and would die of it.
+  // Passes a signal on to the rank alone, if it handles or ignores it: what it started may not expect the signal.
   virtual void PassOn(int rank, int signal) = 0;
 };
 

@@ -2,7 +2,9 @@
 #include "hvd/launch/diagnose.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 
 namespace hvd::launch {
 namespace {
@@ -85,6 +87,23 @@ Diagnosis Diagnose(const Endings& endings) {
     }
   }
   return diagnosis;
+}
+
+void FindAlike(const Endings& endings, const std::vector<std::string>& last_words, Diagnosis* diagnosis) {
+  const int cause = diagnosis->cause;
+  // A rank that was lost, or that others name, failed for a reason of its own.
+  if (cause < 0 || diagnosis->silent || !FailedByItself(endings[cause]) || !endings[cause].lost.empty()) return;
+  const auto is_alike = [&](int rank) {
+    const Ending& ending = endings[rank];
+    return FailedByItself(ending) && !ending.blames && ending.lost.empty() && ending.code == endings[cause].code &&
+           ending.signal == endings[cause].signal && !last_words[rank].empty() && last_words[rank] == last_words[cause];
+  };
+  std::ranges::copy_if(diagnosis->collateral, std::back_inserter(diagnosis->alike), is_alike);
+  std::erase_if(diagnosis->collateral, is_alike);
+  // None of them is the first: the report shows the lowest.
+  for (int& rank : diagnosis->alike) {
+    if (rank < diagnosis->cause) std::swap(rank, diagnosis->cause);
+  }
 }
 
 }  // namespace hvd::launch

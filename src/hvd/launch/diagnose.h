@@ -35,10 +35,15 @@ struct Diagnosis {
   bool silent = false;
   // It ended well, and the others wait for it in hvd.init().
   bool before_init = false;
+  // Ranks that failed by themselves in the same way as the cause, with the same last words; see FindAlike.
+  std::vector<int> alike;
   // Ranks that failed, or were ended, because of it.
   std::vector<int> collateral;
 };
 
 Diagnosis Diagnose(const std::vector<Ending>& endings);
+
+// Moves ranks from `collateral` to `alike`. `last_words`: the last line of stderr of each rank.
+void FindAlike(const std::vector<Ending>& endings, const std::vector<std::string>& last_words, Diagnosis* diagnosis);
 
 }  // namespace hvd::launch

@@ -21,13 +21,14 @@ namespace {
 constexpr Duration kRound = std::chrono::seconds(3);
 // Once one has answered, the others have this long: it is good to know about them, not necessary.
 constexpr Duration kOthers = std::chrono::milliseconds(300);
-constexpr Duration kPause = std::chrono::milliseconds(200);
+constexpr Duration kDialPause = std::chrono::milliseconds(200);
 
 struct Attempt {
   std::string text;
   net::Address address;
   net::Fd fd;  // while it goes on, and after success
   bool over = false;
+  bool refused = false;  // nobody listens there
   std::string why{};
 };
 
@@ -71,6 +72,7 @@ void Settle(std::vector<Attempt>& attempts, Time deadline) {
       whose[i]->over = true;
       if (auto connected = net::FinishConnect(whose[i]->fd.get(), whose[i]->address); !connected) {
         whose[i]->fd.Reset();
+        whose[i]->refused = connected.error().code == Code::kNotFound;
         whose[i]->why = connected.error().message;
       } else {
         deadline = std::min(deadline, net::DeadlineAfter(kOthers));
@@ -100,7 +102,7 @@ void BreakWhenNotTaken(int fd, Duration silence) {
 }  // namespace
 
 Result<Reached> DialDriver(const std::vector<std::string>& addresses, const net::Token& token, Duration timeout,
-                           Duration silence) {
+                           Duration silence, bool was_there) {
   HVD_ASSIGN_OR_RETURN(const auto tls, net::TlsContext::Create(net::TlsSide::kClient, token, kAgentRole, 0));
   const Time deadline = net::DeadlineAfter(timeout);
   while (true) {
@@ -127,10 +129,11 @@ Result<Reached> DialDriver(const std::vector<std::string>& addresses, const net:
     }
     if (reached.stream != nullptr) return reached;
     if (denied) return Fail(Code::kPermissionDenied, "{}", why);
-    if (net::Left(deadline) <= kPause) {
+    if (was_there && std::ranges::all_of(attempts, &Attempt::refused)) return Fail(Code::kNotFound, "{}", why);
+    if (net::Left(deadline) <= kDialPause) {
       return Fail(Code::kDeadlineExceeded, "nobody answered within {:.3g} s ({})", net::InSeconds(timeout), why);
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kDialPause);
   }
 }
 

@@ -22,7 +22,8 @@ struct Reached {
 // Blocks. kPermissionDenied: whoever answers has another token. kDeadlineExceeded says what became of each address.
 // The connection breaks by itself when what is sent is not taken for `silence`: the kernel of the other machine takes
 // it, so a horovodrun that was suspended (Ctrl-Z) is not mistaken for one that is gone.
+// `was_there`: an earlier call has reached it. Then kNotFound, at once, if nobody listens at any of the addresses.
 Result<Reached> DialDriver(const std::vector<std::string>& addresses, const net::Token& token, Duration timeout,
-                           Duration silence);
+                           Duration silence, bool was_there = false);
 
 }  // namespace hvd::launch

@@ -4,14 +4,9 @@
 #include <sys/epoll.h>
 
 #include "hvd/net/socket.h"
+#include "hvd/net/strangers.h"
 
 namespace hvd::launch {
-namespace {
-
-constexpr int kAcceptsAtOnce = 16;
-constexpr Duration kPause = std::chrono::milliseconds(50);
-
-}  // namespace
 
 Result<std::unique_ptr<Door>> Door::Open(const std::vector<net::Address>& addresses, loop::Loop* loop,
                                          OnGuest on_guest) {
@@ -40,12 +35,12 @@ void Door::Close() {
 }
 
 void Door::Accept(int listener) {
-  for (int i = 0; i < kAcceptsAtOnce && open_ != nullptr; ++i) {
+  for (int i = 0; i < net::Strangers::kAcceptsPerTurn && open_ != nullptr; ++i) {
     auto guest = net::Accept(listener);
     if (!guest) {
       // Out of descriptors: it stays readable, so watching it would burn a core.
       (void)loop_->Rearm(listener, 0);
-      loop_->At(loop_->Now() + kPause, [this, listener, open = std::weak_ptr<int>(open_)] {
+      loop_->At(loop_->Now() + net::Strangers::kAcceptPause, [this, listener, open = std::weak_ptr<int>(open_)] {
         if (!open.expired()) (void)loop_->Rearm(listener, EPOLLIN);
       });
       return;

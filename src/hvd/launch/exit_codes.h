@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Exit codes of the launcher's own; see HelpText and docs/guide/launching.md.
+// Exit codes of the launcher's own; see HelpText and docs/reference/horovodrun.md.
 
 namespace hvd::launch {
 

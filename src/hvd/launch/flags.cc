@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "hvd/base/config.h"
 #include "hvd/launch/suggest.h"
 
 namespace hvd::launch {
@@ -173,6 +174,25 @@ std::vector<std::pair<std::string, std::string>> Exports(const Options& options)
         flag.field);
   });
   return variables;
+}
+
+std::vector<std::string> NotesOnVariables(const Environment& own, const Environment& ranks) {
+  constexpr std::string_view kPrefix = "HOROVOD_";
+  std::vector<std::string> notes, known = ConfigNames();
+  ForEachFlag([&](const Flag& flag) {
+    const std::string name = flag.variable == nullptr ? "" : flag.variable;
+    if (!name.starts_with(kPrefix)) return;
+    known.push_back(name);
+    if (flag.built == Built::kNoEffect && own.Get(name))
+      notes.push_back(fmt::format("{} has no effect: {}", name, flag.why));
+  });
+  for (const std::string& line : ranks.Lines()) {
+    const std::string name = line.substr(0, line.find('='));
+    if (!name.starts_with(kPrefix) || std::ranges::find(known, name) != known.end()) continue;
+    const std::string nearest = Nearest(name, known);
+    if (!nearest.empty()) notes.push_back(fmt::format("{} is not known; did you mean {}?", name, nearest));
+  }
+  return notes;
 }
 
 }  // namespace hvd::launch

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "hvd/base/result.h"
+#include "hvd/launch/environment.h"
 #include "hvd/launch/options.h"
 
 namespace hvd::launch {
@@ -65,5 +66,9 @@ Status Turn(const Flag& flag, std::string_view origin, Options* options);
 
 // The variables that the given options become, name and value.
 std::vector<std::pair<std::string, std::string>> Exports(const Options& options);
+
+// For the user, a line each: variables that this program found in its environment and that have no effect, and those of
+// the ranks whose names are almost one of ours.
+std::vector<std::string> NotesOnVariables(const Environment& own, const Environment& ranks);
 
 }  // namespace hvd::launch

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <string>
+#include <unordered_map>
 
 namespace hvd::launch {
 namespace {
@@ -37,6 +39,12 @@ bool IsV6(std::string_view text) {
          });
 }
 
+// An IPv6 address, a link-local one with its interface: fe80::1%eth0. The text gets into command lines.
+bool IsV6WithZone(std::string_view text) {
+  const size_t percent = text.find('%');
+  return IsV6(text.substr(0, percent)) && (percent == std::string_view::npos || IsName(text.substr(percent + 1)));
+}
+
 tl::unexpected<Error> Bad(std::string_view origin, std::string_view entry, std::string_view why) {
   return Fail(Code::kInvalidArgument, "{} '{}': {}", origin, entry, why);
 }
@@ -50,8 +58,7 @@ Result<Host> ParseEntry(std::string_view entry, std::string_view origin) {
     if (close == std::string_view::npos) return Bad(origin, entry, "a '[' without its ']'");
     name = entry.substr(1, close - 1);
     std::string_view rest = entry.substr(close + 1);
-    // A link-local address needs its interface: fe80::1%eth0.
-    if (!IsV6(name.substr(0, name.find('%')))) return Bad(origin, entry, "expected an IPv6 address in the brackets");
+    if (!IsV6WithZone(name)) return Bad(origin, entry, "expected an IPv6 address in the brackets");
     if (!rest.empty() && rest.front() != ':') return Bad(origin, entry, kWanted);
     has_slots = !rest.empty();
     if (has_slots) slots = rest.substr(1);
@@ -72,16 +79,26 @@ Result<Host> ParseEntry(std::string_view entry, std::string_view origin) {
   return host;
 }
 
-Status Add(Host host, std::string_view origin, std::vector<Host>* hosts) {
-  const auto same = std::ranges::find(*hosts, host.name, &Host::name);
-  if (same == hosts->end()) {
-    hosts->push_back(std::move(host));
+// Hosts in the order in which they are named first; a host that is named again gets more slots.
+class HostList {
+ public:
+  Status Add(Host host, std::string_view origin) {
+    const auto [same, is_new] = index_.emplace(host.name, hosts.size());
+    if (is_new) {
+      hosts.push_back(std::move(host));
+      return {};
+    }
+    Host& named = hosts[same->second];
+    if ((named.slots == 0) != (host.slots == 0)) return Bad(origin, host.name, "named with and without slots");
+    named.slots += host.slots;
     return {};
   }
-  if ((same->slots == 0) != (host.slots == 0)) return Bad(origin, host.name, "named with and without slots");
-  same->slots += host.slots;
-  return {};
-}
+
+  std::vector<Host> hosts;
+
+ private:
+  std::unordered_map<std::string, size_t> index_;
+};
 
 // Either all say how many slots they have, or none does.
 Status CheckSlots(const std::vector<Host>& hosts, std::string_view origin) {
@@ -104,22 +121,22 @@ std::string Describe(const std::vector<Host>& hosts) {
 }  // namespace
 
 Result<std::vector<Host>> ParseHosts(std::string_view text, std::string_view origin) {
-  std::vector<Host> hosts;
+  HostList list;
   while (true) {
     const size_t comma = text.find(',');
     const std::string_view entry = Trim(text.substr(0, comma));
     if (entry.empty()) return Bad(origin, entry, kWanted);
     HVD_ASSIGN_OR_RETURN(Host host, ParseEntry(entry, origin));
-    HVD_RETURN_IF_ERROR(Add(std::move(host), origin, &hosts));
+    HVD_RETURN_IF_ERROR(list.Add(std::move(host), origin));
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);
   }
-  HVD_RETURN_IF_ERROR(CheckSlots(hosts, origin));
-  return hosts;
+  HVD_RETURN_IF_ERROR(CheckSlots(list.hosts, origin));
+  return std::move(list.hosts);
 }
 
 Result<std::vector<Host>> ParseHostfile(std::string_view text, std::string_view origin) {
-  std::vector<Host> hosts;
+  HostList list;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -138,19 +155,23 @@ Result<std::vector<Host>> ParseHostfile(std::string_view text, std::string_view 
       if (!slots) return Bad(where, line, "expected 'HOST slots=N'");
       host.slots = *slots;
     }
-    HVD_RETURN_IF_ERROR(Add(std::move(host), where, &hosts));
+    HVD_RETURN_IF_ERROR(list.Add(std::move(host), where));
   }
-  HVD_RETURN_IF_ERROR(CheckSlots(hosts, origin));
-  return hosts;
+  HVD_RETURN_IF_ERROR(CheckSlots(list.hosts, origin));
+  return std::move(list.hosts);
 }
 
-std::string MergeThisMachine(const IsHere& is_here, std::vector<Host>* hosts) {
+std::string MergeThisMachine(const IsHere& is_here, int count, std::vector<Host>* hosts) {
   Host* first = nullptr;
   std::string others;
   std::vector<Host> kept;
   kept.reserve(hosts->size());  // `first` stays where it is
+  int slots = 0;
   for (Host& host : *hosts) {
+    if (slots >= count) break;
     const bool here = is_here(host.name);
+    // A host that does not say how many slots it has gets at least one rank, if there are enough.
+    if (!here || first == nullptr || host.slots > 0) slots += std::max(host.slots, 1);
     if (here && first != nullptr) {
       first->slots += host.slots;
       others += fmt::format("{}{}", others.empty() ? "" : ", ", host.name);
@@ -184,11 +205,9 @@ Result<std::vector<Slot>> AssignSlots(std::vector<Host> hosts, int count) {
           {.host = host.name, .rank = static_cast<int>(slots.size()), .local_rank = local, .local_size = here});
     }
   }
-  for (Slot& slot : slots) {
-    const auto twins = [&](const Slot& other) { return other.local_rank == slot.local_rank; };
-    slot.cross_size = static_cast<int>(std::ranges::count_if(slots, twins));
-    slot.cross_rank = static_cast<int>(std::count_if(slots.begin(), slots.begin() + slot.rank, twins));
-  }
+  std::vector<int> twins(slots.size());  // by local rank
+  for (Slot& slot : slots) slot.cross_rank = twins[static_cast<size_t>(slot.local_rank)]++;
+  for (Slot& slot : slots) slot.cross_size = twins[static_cast<size_t>(slot.local_rank)];
   return slots;
 }
 

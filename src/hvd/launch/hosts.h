@@ -24,6 +24,9 @@ struct Slot {
   int local_size = 0;
   int cross_rank = 0;  // index of the host among those that have this local rank
   int cross_size = 0;
+  int process = -1;  // of an elastic job, whose ranks change: the number of the process
+  // What a process is known by as long as it lives.
+  int key() const { return process < 0 ? rank : process; }
   bool operator==(const Slot&) const = default;
 };
 
@@ -36,9 +39,10 @@ Result<std::vector<Host>> ParseHosts(std::string_view text, std::string_view ori
 Result<std::vector<Host>> ParseHostfile(std::string_view text, std::string_view origin);
 
 // Those that `is_here` are one machine under several names: they become one, with the first name and the sum of their
-// slots. Returns a line for the user, or nothing.
+// slots. Hosts that `count` ranks do not need are dropped, and not asked about: a name server may be slow. Returns a
+// line for the user, or nothing.
 using IsHere = std::function<bool(const std::string& name)>;
-std::string MergeThisMachine(const IsHere& is_here, std::vector<Host>* hosts);
+std::string MergeThisMachine(const IsHere& is_here, int count, std::vector<Host>* hosts);
 
 // Host by host in the given order, each up to its slots. If no host says how many it has, `count` is dealt out evenly.
 Result<std::vector<Slot>> AssignSlots(std::vector<Host> hosts, int count);

@@ -22,6 +22,17 @@ constexpr Duration kLeaving = std::chrono::seconds(2);
 // For an agent to clean up, beyond the time that it gives what ranks left behind.
 constexpr Duration kAgentsTime = std::chrono::seconds(5);
 
+// When a wait is mentioned, and then again.
+constexpr Duration kFirstWord = std::chrono::seconds(3);
+constexpr Duration kNextWord = std::chrono::seconds(10);
+constexpr Duration kGraceWord = std::chrono::seconds(1);
+
+std::string Shortened(const std::vector<std::string>& hosts) {
+  constexpr size_t kShown = 8;
+  if (hosts.size() <= kShown) return fmt::format("{}", fmt::join(hosts, ", "));
+  return fmt::format("{} and {} more", fmt::join(hosts.begin(), hosts.begin() + kShown, ", "), hosts.size() - kShown);
+}
+
 double InSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -38,6 +49,7 @@ Job::Job(Settings settings, const Plan& plan, Warden* warden, Output* output, Re
 
 Job::~Job() {
   if (timer_) loop_->Cancel(*timer_);
+  StopSaying();
   if (signals_) loop_->Unwatch(signals_.get());
 }
 
@@ -47,7 +59,8 @@ CrewEvents Job::MakeEvents() {
               [this](int rank, Stream stream, std::string_view bytes) {
                 if (Has(rank) && members_[rank].pid != 0) output_->Take(rank, stream, bytes, loop_->Now());
               },
-          .ended = [this](int rank, Ending ending) { OnEnded(rank, std::move(ending)); }};
+          .ended = [this](int rank, Ending ending) { OnEnded(rank, std::move(ending)); },
+          .unhandled = [this](int rank, int) { unhandled_.push_back(rank); }};
 }
 
 Status Job::Run() {
@@ -60,12 +73,15 @@ Status Job::Run() {
   if (gathered) {
     started = StartAll();
     if (!started) KillAll();
+    if (ranks_started_ && phase_ == Phase::kRunning) SayWhatIsAwaited(kFirstWord);
     for (bool met = false; ranks_started_ && !AllOver();) {
-      loop_->Turn(Duration(-1));
+      loop_->RunOnce(Duration(-1));
       if (met || !settings_.have_met()) continue;
       met = true;
-      Say("ranks up: all have come to hvd.init()");
+      StopSaying();
+      Say("ranks up: all have called hvd.init()");
     }
+    StopSaying();
   }
   over_ = loop_->Now();
   SweepUp();
@@ -92,9 +108,9 @@ Result<bool> Job::Gather() {
   std::set<std::string> hosts;
   for (const Slot& slot : plan_.slots) hosts.insert(slot.host);
   Say(fmt::format("{} {}, {} of them other machines: {}", hosts.size(), hosts.size() == 1 ? "host" : "hosts",
-                  others.size(), fmt::join(others, ", ")));
+                  others.size(), Shortened(others)));
   HVD_RETURN_IF_ERROR(remote_->Call());
-  while (!remote_->AllHere() && !host_failure_ && interrupted_by_ == 0) loop_->Turn(Duration(-1));
+  while (!remote_->AllHere() && !host_failure_ && interrupted_by_ == 0) loop_->RunOnce(Duration(-1));
   if (host_failure_ || interrupted_by_ != 0) return false;
   const auto address = remote_->CommonAddress();
   if (!address) {
@@ -127,6 +143,37 @@ void Job::OnStarted(int rank, int pid) {
   Say(fmt::format("{} {} started: {}", up_, up_ == 1 ? "rank" : "ranks", plan_.program));
 }
 
+void Job::SayWhatIsAwaited(Duration wait) {
+  awaited_ = loop_->At(loop_->Now() + wait, [this] {
+    awaited_.reset();
+    Say("not all ranks have called hvd.init() yet; --start-timeout limits how long the others wait there");
+    SayWhatIsAwaited(kNextWord);
+  });
+}
+
+void Job::StopSaying() {
+  if (awaited_) loop_->Cancel(*awaited_);
+  awaited_.reset();
+}
+
+void Job::SayGraceLater() {
+  StopSaying();
+  awaited_ = loop_->At(loop_->Now() + kGraceWord, [this] {
+    awaited_.reset();
+    SayGrace();
+  });
+}
+
+void Job::SayGrace() {
+  std::vector<int> running;
+  for (const Member& member : members_) {
+    if (!member.ending.over() && member.pid != 0) running.push_back(member.slot->rank);
+  }
+  if (running.empty()) return;
+  settings_.warns(
+      fmt::format("waiting up to {:g} s for {} to end (--grace-period)", settings_.grace_s, RankList(running)));
+}
+
 void Job::Say(const std::string& line) const {
   if (settings_.says) settings_.says(fmt::format("{:.3f} s: {}", InSeconds(loop_->Now() - started_), line));
 }
@@ -135,9 +182,7 @@ void Job::OnSignals() {
   for (const int signal : TakeSignals(signals_.get())) {
     if (signal == SIGCHLD) continue;
     if (!IsEndingSignal(signal)) {
-      for (const Member& member : members_) {
-        if (member.pid != 0 && !member.ending.over()) member.crew->PassOn(member.slot->rank, signal);
-      }
+      PassOn(signal);
       continue;
     }
     if (phase_ == Phase::kRunning) {
@@ -150,6 +195,16 @@ void Job::OnSignals() {
   local_.Reap([this](int pid, int status) {
     if (remote_ != nullptr) (void)remote_->OnChild(pid, status);
   });
+}
+
+void Job::PassOn(int signal) {
+  unhandled_.clear();
+  for (const Member& member : members_) {
+    if (member.pid != 0 && !member.ending.over()) member.crew->PassOn(member.slot->rank, signal);
+  }
+  if (unhandled_.empty()) return;
+  settings_.warns(fmt::format("{} was not passed on to {}, because it would end a process that has no handler for it",
+                              SignalName(signal), RankList(unhandled_)));
 }
 
 void Job::OnEnded(int rank, Ending ending) {
@@ -198,6 +253,7 @@ void Job::OnHostFailure(const HostFailure& failure) {
 void Job::EndAll(int signal) {
   phase_ = Phase::kEnding;
   for (Member& member : members_) AskToEnd(member, signal);
+  SayGraceLater();
   Next(Seconds(settings_.grace_s), &Job::KillAll);
 }
 
@@ -219,6 +275,7 @@ void Job::EndBecauseOfFailure() {
     if (!leaving.contains(member.slot->rank)) AskToEnd(member, SIGTERM);
   }
   ended_by_us_at_ = loop_->Now();
+  SayGraceLater();
   Next(std::min(kLeaving, Seconds(settings_.grace_s)), &Job::EndThoseWhoLeave);
 }
 
@@ -235,6 +292,12 @@ void Job::KillAll() {
     member.crew->Kill(member.slot->rank);
   }
   Next(LocalCrew::kAfterKill + (remote_ == nullptr ? Duration::zero() : kAgentsTime), &Job::Abandon);
+}
+
+void Job::Abandon() {
+  constexpr Duration kLookAgain = std::chrono::milliseconds(200);
+  if (local_.IsWaitingForCore()) return Next(kLookAgain, &Job::Abandon);
+  abandoned_ = true;
 }
 
 void Job::Next(Duration wait, void (Job::*call)()) {
@@ -261,7 +324,7 @@ void Job::SweepUp() {
     remote_->Finish(kill);
     const Time limit = loop_->Now() + Seconds(settings_.grace_s) + LocalCrew::kAfterKill + kAgentsTime;
     while (!remote_->Finished() && loop_->Now() < limit) {
-      loop_->Turn(limit - loop_->Now());
+      loop_->RunOnce(limit - loop_->Now());
       if (kill || phase_ != Phase::kKilling) continue;
       kill = true;
       remote_->Finish(kill);
@@ -283,9 +346,23 @@ Report Job::MakeReport() const {
   }
   report.host_failure = host_failure_;
   report.diagnosis = host_failure_ ? Diagnosis{} : Diagnose(endings);
+  std::vector<std::string> last_words;
+  for (const Member& member : members_) {
+    const auto lines = output_->stderr_tail(member.slot->rank).Last(1);
+    last_words.push_back(lines.empty() ? std::string() : lines.back());
+  }
+  FindAlike(endings, last_words, &report.diagnosis);
   if (const int cause = report.diagnosis.cause; cause >= 0) {
     constexpr size_t kShown = 20;
     report.ranks[cause].last_lines = output_->stderr_tail(cause).Last(kShown);
+    const auto names_cause = [&](const Member& member) {
+      const auto& blame = output_->blame(member.slot->rank);
+      return blame && blame->silent && blame->rank == cause;
+    };
+    const auto witness = std::ranges::find_if(members_, names_cause);
+    if (report.diagnosis.silent && witness != members_.end()) {
+      report.witness = output_->stderr_tail(witness->slot->rank).Last(kShown);
+    }
     report.exit_code = interrupted_by_ == 0 ? report.diagnosis.exit_code : 128 + interrupted_by_;
   } else if (host_failure_) {
     report.exit_code = host_failure_->exit_code;

@@ -78,19 +78,27 @@ class Job {
   void OnHostLost(const std::string& host, const std::string& why);
   void OnHostFailure(const HostFailure& failure);
   void OnSignals();
+  // Passes a signal that ends nothing on to the ranks, and names those that have no handler for it.
+  void PassOn(int signal);
   void EndAll(int signal);
   void AskToEnd(Member& member, int signal);
   void EndBecauseOfFailure();
   void EndThoseWhoLeave();
   void KillAll();
-  // Gives up on what cannot even be killed.
-  void Abandon() { abandoned_ = true; }
+  // Gives up on what cannot even be killed. A rank that writes its core file gets the time for it.
+  void Abandon();
   void SweepUp();
   bool AllOver() const;
   bool Has(int rank) const { return rank >= 0 && rank < static_cast<int>(members_.size()); }
   // Runs `call` after `wait`, in place of what was to be done next.
   void Next(Duration wait, void (Job::*call)());
   void Say(const std::string& line) const;
+  // Says after `wait`, and then again, that ranks have not come to hvd.init().
+  void SayWhatIsAwaited(Duration wait);
+  void StopSaying();
+  // Says for which ranks the grace period runs.
+  void SayGrace();
+  void SayGraceLater();
 
   const Settings settings_;
   const Plan& plan_;
@@ -102,8 +110,10 @@ class Job {
   std::vector<Member> members_;
   net::Fd signals_;
   std::optional<loop::TimerId> timer_;
+  std::optional<loop::TimerId> awaited_;
   std::optional<HostFailure> host_failure_;
   std::string meeting_address_;  // of this machine, that all hosts reach; empty: there are no others
+  std::vector<int> unhandled_;   // local ranks that did not get the last signal that was passed on
   int interrupted_by_ = 0;
   bool ranks_started_ = false;
   bool abandoned_ = false;

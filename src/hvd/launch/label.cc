@@ -11,7 +11,7 @@ namespace {
 
 // Readable on dark and on light.
 constexpr std::array<int, 10> kColors{36, 32, 33, 35, 34, 96, 92, 93, 95, 94};
-const std::vector<std::string> kNames{"rank", "local_rank", "host", "pid", "stream", "time"};
+const std::vector<std::string> kFieldNames{"rank", "local_rank", "host", "pid", "stream", "time"};
 
 void Replace(std::string* text, const std::string& name, const std::string& value) {
   for (size_t at = 0; (at = text->find(name, at)) != std::string::npos; at += value.size()) {
@@ -36,11 +36,11 @@ Result<LabelStyle> MakeLabelStyle(const std::optional<std::string>& given, bool 
     for (size_t at = 0; (at = given->find('{', at)) != std::string::npos; ++at) {
       const size_t close = given->find('}', at);
       const std::string name = given->substr(at + 1, close == std::string::npos ? close : close - at - 1);
-      if (close == std::string::npos || std::ranges::count(kNames, name) == 0) {
+      if (close == std::string::npos || std::ranges::count(kFieldNames, name) == 0) {
         return Fail(Code::kInvalidArgument,
                     "--prefix '{}': expected one of {{rank}} {{local_rank}} {{host}} {{pid}} {{stream}} {{time}} at "
                     "'{{{}'{}",
-                    *given, name, DidYouMean(name, kNames));
+                    *given, name, DidYouMean(name, kFieldNames));
       }
     }
   }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "hvd/base/text.h"
+#include "hvd/base/utf8.h"
 
 namespace hvd::launch {
 

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <set>
 
+#include "hvd/launch/cores.h"
+#include "hvd/launch/heap.h"
 #include "hvd/launch/processes.h"
 #include "hvd/net/socket.h"
 
@@ -33,27 +35,34 @@ LocalCrew::~LocalCrew() {
 }
 
 Status LocalCrew::Start(const Plan& plan, const std::vector<Slot>& slots, const RankPlace& place) {
+  if (!failures_in_) HVD_RETURN_IF_ERROR(OpenFailures());
+  for (const Slot& slot : slots) {
+    Environment environment = RankEnvironment(plan, slot, place);
+    SpawnOptions options{.terminal = place.debugged == slot.rank};
+    HVD_ASSIGN_OR_RETURN(options.cores, ShareCores(slot, &environment));
+    HVD_RETURN_IF_ERROR(PreloadHeap(&environment));
+    HVD_ASSIGN_OR_RETURN(Child child, Spawn(slot.key(), plan.program, plan.arguments, environment.Lines(), inherited_,
+                                            failures_out_.get(), options));
+    warden_->Watch(child.pid);
+    const int pid = child.pid;
+    Member& member = members_[slot.key()];
+    member.rank = slot.key();
+    member.child = std::move(child);
+    events_.started(slot.key(), pid);
+    HVD_RETURN_IF_ERROR(Watch(member, Stream::kOut));
+    HVD_RETURN_IF_ERROR(Watch(member, Stream::kErr));
+  }
+  return {};
+}
+
+Status LocalCrew::OpenFailures() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
     return Fail(Code::kResourceExhausted, "no pipe: {}", net::ErrnoText(errno));
   }
   failures_in_.Reset(ends[0]);
   failures_out_.Reset(ends[1]);
-  HVD_RETURN_IF_ERROR(loop_->Watch(failures_in_.get(), EPOLLIN, [this](uint32_t) { OnExecFailure(); }));
-  for (const Slot& slot : slots) {
-    const Environment environment = RankEnvironment(plan, slot, place);
-    HVD_ASSIGN_OR_RETURN(Child child, Spawn(slot.rank, plan.program, plan.arguments, environment.Lines(), inherited_,
-                                            failures_out_.get()));
-    warden_->Watch(child.pid);
-    const int pid = child.pid;
-    Member& member = members_[slot.rank];
-    member.rank = slot.rank;
-    member.child = std::move(child);
-    events_.started(slot.rank, pid);
-    HVD_RETURN_IF_ERROR(Watch(member, Stream::kOut));
-    HVD_RETURN_IF_ERROR(Watch(member, Stream::kErr));
-  }
-  return {};
+  return loop_->Watch(failures_in_.get(), EPOLLIN, [this](uint32_t) { OnExecFailure(); });
 }
 
 Status LocalCrew::Watch(Member& member, Stream stream) {
@@ -106,23 +115,48 @@ LocalCrew::Member* LocalCrew::Running(int rank) {
 void LocalCrew::AskToEnd(int rank, int signal) {
   Member* member = Running(rank);
   if (member == nullptr || member->last_sent != 0) return;
-  member->last_sent = IsStopped(member->child.pid) ? SIGKILL : signal;
+  member->asked_by = member->last_sent = IsStopped(member->child.pid) ? SIGKILL : signal;
   ::kill(-member->child.pid, member->last_sent);
 }
 
 void LocalCrew::Kill(int rank) {
   Member* member = Running(rank);
   if (member == nullptr) return;
+  if (IsDumpingCore(member->child.pid)) {
+    // It has ended already. Killed now, it would leave half a core file and the wrong signal.
+    if (!member->dumping_until) member->dumping_until = loop_->Now() + kCoreDump;
+    if (loop_->Now() < *member->dumping_until) return;
+  }
   member->last_sent = SIGKILL;
   ::kill(-member->child.pid, SIGKILL);
 }
 
+bool LocalCrew::IsWaitingForCore() {
+  bool waiting = false;
+  for (auto& [rank, member] : members_) {
+    if (member.over || !member.dumping_until) continue;
+    Kill(rank);
+    waiting |= member.last_sent != SIGKILL;
+  }
+  return waiting;
+}
+
 void LocalCrew::PassOn(int rank, int signal) {
-  if (const Member* member = Running(rank)) ::kill(member->child.pid, signal);
+  const Member* member = Running(rank);
+  if (member == nullptr) return;
+  if (EndsBy(member->child.pid, signal)) return events_.unhandled(rank, signal);
+  ::kill(member->child.pid, signal);
 }
 
 void LocalCrew::KillAll() {
   for (const auto& [rank, member] : members_) Kill(rank);
+}
+
+void LocalCrew::Forget(int rank) {
+  const auto found = members_.find(rank);
+  if (found == members_.end() || !found->second.over) return;
+  ::kill(-found->second.child.pid, SIGKILL);
+  warden_->Forget(found->second.child.pid);
 }
 
 bool LocalCrew::AllOver() const {
@@ -161,8 +195,9 @@ void LocalCrew::OnEnd(Member& member, int status) {
   } else {
     ending.code = WEXITSTATUS(status);
   }
-  // It may have crashed all by itself after it was asked to end.
-  ending.told = member.last_sent != 0 && (ending.signal == 0 || ending.signal == member.last_sent);
+  // It may have crashed all by itself after it was asked to end. SIGKILL may come while it dies of the first signal.
+  ending.told = member.last_sent != 0 &&
+                (ending.signal == 0 || ending.signal == member.asked_by || ending.signal == member.last_sent);
   ending.exec_error = member.exec_error;
   events_.ended(member.rank, std::move(ending));
 }
@@ -188,7 +223,7 @@ void LocalCrew::SweepUp(bool kill, Duration grace, const std::function<bool()>& 
       }
     }
     // Those whose parents end come to us, and their ends wake this up; others are looked for now and then.
-    loop_->Turn(std::clamp<Duration>(limit - loop_->Now(), Duration::zero(), std::chrono::milliseconds(100)));
+    loop_->RunOnce(std::clamp<Duration>(limit - loop_->Now(), Duration::zero(), std::chrono::milliseconds(100)));
   }
 }
 

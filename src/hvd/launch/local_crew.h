@@ -5,6 +5,7 @@
 // Thread safety: none; on one loop, turned by the thread that lives as long as the program.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class LocalCrew final : public Crew {
  public:
   // For the kernel to end what was killed. A process that is stuck in a device is left to it.
   static constexpr Duration kAfterKill = std::chrono::seconds(5);
+  // For the kernel to write the core file of a rank that crashed.
+  static constexpr Duration kCoreDump = std::chrono::seconds(60);
 
   // All that is pointed to outlives it.
   LocalCrew(const Inherited& inherited, Warden* warden, loop::Loop* loop, CrewEvents events);
@@ -29,12 +32,17 @@ class LocalCrew final : public Crew {
   LocalCrew(const LocalCrew&) = delete;
   LocalCrew& operator=(const LocalCrew&) = delete;
 
-  // Starts the ranks of these slots. After an error some may run.
+  // Starts the ranks of these slots. After an error some may run. Processes of an elastic job are known by their
+  // numbers where others are by their ranks; more of them can be started later.
   Status Start(const Plan& plan, const std::vector<Slot>& slots, const RankPlace& place);
   void AskToEnd(int rank, int signal) override;
   void Kill(int rank) override;
   void PassOn(int rank, int signal) override;
   void KillAll();
+  // Kills what is left of the process group of a rank that has ended; for a job that goes on without the rank.
+  void Forget(int rank);
+  // Whether a rank that is to be killed writes its core file; kills those that take too long. Ask now and then.
+  bool IsWaitingForCore();
 
   // Takes the ends of children; call it at SIGCHLD. Those that are no ranks are given to `other`, which may be empty.
   void Reap(const std::function<void(int pid, int status)>& other = {});
@@ -53,10 +61,13 @@ class LocalCrew final : public Crew {
     int rank;
     Child child;
     bool over = false;
-    int last_sent = 0;  // signal that may have ended it
+    int asked_by = 0;   // signal that asked it to end
+    int last_sent = 0;  // that one, or SIGKILL
+    std::optional<Time> dumping_until;
     std::string exec_error;
   };
 
+  Status OpenFailures();
   Status Watch(Member& member, Stream stream);
   void ReadFrom(Member& member, Stream stream, size_t most);
   void Drain(Member& member);

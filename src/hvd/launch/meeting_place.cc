@@ -21,8 +21,9 @@ Status MeetingPlace::Open(const std::string& address, const std::optional<net::T
   options_.address = net::ToString({host, 0});
   options_.timeout = kAnswer;
   rendezvous::Options serving = options_;
-  // What rank 0 says when all have come (engine/meeting.h).
+  // What rank 0 says when all have come (engine/bootstrap/rendezvous_protocol.h).
   serving.on_set = [this](const std::string& key, const std::string& value) {
+    if (on_set_) on_set_(key, value);
     if (on_met_ && value == "ok" && key.ends_with("/verdict")) on_met_();
   };
   HVD_ASSIGN_OR_RETURN(server_, rendezvous::Serve(serving));
@@ -30,14 +31,30 @@ Status MeetingPlace::Open(const std::string& address, const std::optional<net::T
   return {};
 }
 
-void MeetingPlace::TellWhoLeft(const std::string& ranks) {
+Result<rendezvous::Store*> MeetingPlace::Client() {
   if (store_ == nullptr) {
-    auto opened = rendezvous::OpenStore(options_);
-    if (!opened) return;
-    store_ = std::move(*opened);
+    HVD_ASSIGN_OR_RETURN(store_, rendezvous::OpenStore(options_));
   }
+  return store_.get();
+}
+
+Status MeetingPlace::Set(const std::string& key, const std::string& value) {
+  HVD_ASSIGN_OR_RETURN(rendezvous::Store* const store, Client());
+  return store->Set(key, value);
+}
+
+Status MeetingPlace::Delete(const std::string& key) {
+  HVD_ASSIGN_OR_RETURN(rendezvous::Store* const store, Client());
+  return store->Delete(key);
+}
+
+void MeetingPlace::TellWhoIsLost(int generation, const std::string& ranks) {
+  (void)Set(rendezvous::LostKey(generation), ranks);
+}
+
+void MeetingPlace::TellWhoLeft(const std::string& ranks) {
   // Who waits finds out anyway, later.
-  (void)store_->Set(rendezvous::kLeftKey, ranks);
+  (void)Set(rendezvous::kLeftKey, ranks);
 }
 
 }  // namespace hvd::launch

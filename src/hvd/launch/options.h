@@ -34,19 +34,21 @@ struct Options {
   Switch gloo, mpi, jsrun;
   Text controller;
   Text config_file;
-  List exports;  // -x
+  List exports;   // -x
+  List withheld;  // --no-env
   Text env_file;
   Number start_timeout;
   Number grace_period;
   Switch die_with_parent;
   Text task_folder;  // horovod.run's
+  Text compat, heap;
   Text mpi_args, binding_args;
   Switch tcp;
 
   // What people see.
   Switch verbose, json;
   Text output_filename, log_dir, report_file;
-  Whole only_rank;
+  Whole only_rank, debug_rank;
   Text prefix, color;
   Switch prefix_timestamp;
 
@@ -63,7 +65,7 @@ struct Options {
   Switch stall_check;
   Number stall_warning_seconds, stall_shutdown_seconds;
   Switch mpi_threads_disable;
-  Whole num_nccl_streams, thread_affinity;
+  Whole num_nccl_streams, thread_affinity, cores_per_rank;
   Number gloo_timeout_seconds;
   Text log_level;
   Switch log_with_timestamp;
@@ -72,6 +74,7 @@ struct Options {
   Whole min_np, max_np, slots_per_host, reset_limit;
   Number elastic_timeout;
   List blacklist_cooldown_range;
+  bool elastic() const { return min_np || host_discovery_script; }
 
   // Lines for the user about what was accepted and does nothing.
   std::vector<std::string> notes;

@@ -11,17 +11,31 @@ Output::Output(OutputOptions options, int ranks, Sink* out, Sink* err)
 }
 
 void Output::Begin(const Slot& slot, int pid) {
-  OneRank& one = *ranks_[slot.rank];
-  one.labels[0].emplace(options_.out, slot, pid, "stdout");
-  one.labels[1].emplace(options_.err, slot, pid, "stderr");
+  while (static_cast<int>(ranks_.size()) <= slot.key()) ranks_.push_back(std::make_unique<OneRank>());
+  Rename(slot, pid);
+  OneRank& one = *ranks_[slot.key()];
   for (const Stream stream : {Stream::kOut, Stream::kErr}) {
     one.cutters[static_cast<int>(stream)].emplace(
-        [this, rank = slot.rank, stream](std::string_view line) { Line(rank, stream, line); });
+        [this, rank = slot.key(), stream](std::string_view line) { Line(rank, stream, line); });
   }
+}
+
+void Output::Rename(const Slot& slot, int pid) {
+  OneRank& one = *ranks_[slot.key()];
+  one.rank = slot.rank;
+  one.blame.reset();
+  one.labels[0].emplace(options_.out, slot, pid, "stdout");
+  one.labels[1].emplace(options_.err, slot, pid, "stderr");
 }
 
 void Output::Take(int rank, Stream stream, std::string_view bytes, Time now) {
   if (options_.files) {
+    while (options_.files->ranks() <= rank) {
+      if (const Status added = options_.files->Add(); !added) {
+        err_->Write(fmt::format("horovodrun: {}\n", added.error().message));
+        break;
+      }
+    }
     if (auto kept = options_.files->Append(rank, stream == Stream::kErr, bytes); !kept) {
       err_->Write(fmt::format("horovodrun: {}\n", kept.error().message));
     }
@@ -38,8 +52,8 @@ void Output::End(int rank) {
 void Output::Line(int rank, Stream stream, std::string_view line) {
   OneRank& one = *ranks_[rank];
   if (stream == Stream::kErr) one.tail.Add(line);
-  if (const auto blame = FindBlame(line); blame && blame->rank != rank) one.blame = blame;
-  if (options_.only_rank && *options_.only_rank != rank) return;
+  if (const auto blame = FindBlame(line); blame && blame->rank != one.rank) one.blame = blame;
+  if (options_.only_rank && *options_.only_rank != one.rank) return;
   std::string text = one.labels[static_cast<int>(stream)]->Text(std::time(nullptr));
   text.append(line).push_back('\n');
   (stream == Stream::kOut ? out_ : err_)->Write(text);

@@ -33,8 +33,10 @@ class Output {
   // The sinks outlive it.
   Output(OutputOptions options, int ranks, Sink* out, Sink* err);
 
-  // A rank begins. Before its first Take.
+  // A rank begins. Before its first Take. Of an elastic job, `rank` is the number of the process here.
   void Begin(const Slot& slot, int pid);
+  // A process has another rank from now on, and what it said about others is no longer about this job.
+  void Rename(const Slot& slot, int pid);
   void Take(int rank, Stream stream, std::string_view bytes, Time now);
   // Nothing more comes from that rank.
   void End(int rank);
@@ -46,6 +48,7 @@ class Output {
 
  private:
   struct OneRank {
+    int rank = 0;
     std::optional<Label> labels[2];
     std::optional<LineCutter> cutters[2];
     Tail tail;

@@ -2,6 +2,7 @@
 #include "hvd/launch/parse.h"
 
 #include <fcntl.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -90,17 +91,53 @@ Status CheckTogether(const Options& options) {
   return {};
 }
 
+Status CheckElastic(const Options& options) {
+  if (!options.elastic()) {
+    const char* const needs = options.max_np            ? "--max-np"
+                              : options.slots_per_host  ? "--slots-per-host"
+                              : options.elastic_timeout ? "--elastic-timeout"
+                              : options.reset_limit     ? "--reset-limit"
+                                                        : nullptr;
+    if (needs == nullptr) return {};
+    return Fail(Code::kInvalidArgument, "{}: is for elastic jobs: give --min-np N or --host-discovery-script COMMAND",
+                needs);
+  }
+  if (options.mpi || options.controller == "mpi") {
+    return Fail(Code::kInvalidArgument, "{}: mpirun cannot start elastic jobs; leave --mpi out",
+                options.min_np ? "--min-np" : "--host-discovery-script");
+  }
+  if (options.host_discovery_script && (options.hosts || options.hostfile)) {
+    return Fail(Code::kInvalidArgument, "--host-discovery-script and {}: give one of them, not both",
+                options.hosts ? "-H" : "--hostfile");
+  }
+  if (options.debug_rank) {
+    return Fail(Code::kInvalidArgument, "--debug-rank: ranks of an elastic job change; leave it out, or --min-np");
+  }
+  if (!options.num_proc) return {};
+  const int64_t min_np = options.min_np.value_or(*options.num_proc);
+  if (min_np > *options.num_proc) {
+    return Fail(Code::kInvalidArgument, "--min-np {}: is more than -np {}; the job would begin with too few ranks",
+                min_np, *options.num_proc);
+  }
+  if (options.max_np && *options.max_np < *options.num_proc) {
+    return Fail(Code::kInvalidArgument, "--max-np {}: is less than -np {}", *options.max_np, *options.num_proc);
+  }
+  return {};
+}
+
 // A job needs more than a question such as --version.
 Status CheckJob(const Options& options) {
   if (options.help || options.version || options.check_build || options.algorithms) return {};
   if (!options.num_proc && !options.command.empty() && options.command[0] == "doctor") {
-    return Fail(Code::kUnimplemented, "doctor: it is not in this release; --check-build says what can be used");
+    return Fail(Code::kInvalidArgument, "doctor: give it as the first word: horovodrun doctor [-np N] [-H HOSTS]");
   }
   const auto meant = std::ranges::find_if(
       options.command, [](const std::string& word) { return word == "-np" || word == "--num-proc" || word == "-n"; });
   if (!options.num_proc) {
-    return Fail(Code::kInvalidArgument, "-np is missing: say how many processes to start, -np N{}",
-                meant == options.command.end() ? "" : " (flags of horovodrun come before the command)");
+    return Fail(Code::kInvalidArgument,
+                "-np is missing: say how many processes to start, -np N{}; --help lists all flags{}",
+                meant == options.command.end() ? "" : " (flags of horovodrun come before the command)",
+                options.command.empty() ? "" : DidYouMean(options.command[0], {"doctor", "agent"}));
   }
   if (options.command.empty()) {
     return Fail(Code::kInvalidArgument, "the command is missing: horovodrun -np {} python train.py", *options.num_proc);
@@ -129,19 +166,27 @@ Result<Options> Parse(const std::vector<std::string>& arguments, const FileReade
   HVD_RETURN_IF_ERROR(Apply(given, &options));
   options.command = std::move(command);
   HVD_RETURN_IF_ERROR(CheckTogether(options));
+  HVD_RETURN_IF_ERROR(CheckElastic(options));
   HVD_RETURN_IF_ERROR(CheckJob(options));
   return options;
 }
 
 Result<std::string> ReadFile(const std::string& path) {
   constexpr size_t kMost = 16 << 20;
-  const net::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  // A pipe that nobody writes to must not be waited for without a limit.
+  constexpr int kPipeMillis = 10'000;
+  const net::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd) return Fail(Code::kNotFound, "{}: {}", path, net::ErrnoText(errno));
   std::string text;
   char buffer[16 << 10];
   while (true) {
     const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) {
+      pollfd entry{fd.get(), POLLIN, 0};
+      if (::poll(&entry, 1, kPipeMillis) > 0) continue;
+      return Fail(Code::kDeadlineExceeded, "{}: nothing to read within {} s", path, kPipeMillis / 1000);
+    }
     if (count < 0) return Fail(Code::kUnknown, "{}: {}", path, net::ErrnoText(errno));
     if (count == 0) return text;
     text.append(buffer, static_cast<size_t>(count));

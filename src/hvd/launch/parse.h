@@ -23,5 +23,7 @@ Result<std::string> ReadFile(const std::string& path);
 
 // What --help prints.
 std::string HelpText();
+// The table of flags as JSON, for --help --json.
+std::string FlagsJson();
 
 }  // namespace hvd::launch

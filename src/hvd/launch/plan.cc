@@ -10,6 +10,7 @@
 
 #include "hvd/launch/command.h"
 #include "hvd/launch/flags.h"
+#include "hvd/launch/heap.h"
 #include "hvd/launch/this_machine.h"
 #include "hvd/net/address.h"
 
@@ -17,7 +18,8 @@ namespace hvd::launch {
 namespace {
 
 // What an outer launcher told this one about itself is not for the ranks of this job.
-constexpr const char* kOuterJob[] = {"HOROVOD_RENDEZVOUS_ADDR", "HOROVOD_TOKEN_FILE", "HOROVOD_GENERATION"};
+constexpr const char* kOuterJob[] = {"HOROVOD_RENDEZVOUS_ADDR", "HOROVOD_TOKEN_FILE", "HOROVOD_GENERATION",
+                                     "HOROVOD_ELASTIC", "HOROVOD_ELASTIC_ID"};
 
 // In the order of their first rank, each once.
 std::vector<std::string> HostsOf(const std::vector<Slot>& slots) {
@@ -41,6 +43,7 @@ constexpr const char* kReserved[] = {"HOROVOD_RANK",
                                      "HOROVOD_GLOO_RENDEZVOUS_PORT",
                                      "HOROVOD_TOKEN_FILE",
                                      "HOROVOD_GENERATION",
+                                     "HOROVOD_ELASTIC_ID",
                                      kJobVariable};
 
 Status CheckVariable(std::string_view origin, const std::string& name, std::string_view expected) {
@@ -61,6 +64,16 @@ Status CheckOperations(const Environment& environment) {
   if (::strcasecmp(value.c_str(), "gloo") == 0 || ::strcasecmp(value.c_str(), "mpi") == 0) return {};
   return Fail(Code::kInvalidArgument, "HOROVOD_CPU_OPERATIONS={} is not valid: give one of \"mpi gloo\", or unset it",
               value);
+}
+
+Status CheckDebugRank(int rank, const Plan& plan) {
+  if (rank >= static_cast<int>(plan.slots.size())) {
+    return Fail(Code::kInvalidArgument, "--debug-rank {}: the job has the ranks 0 to {}", rank, plan.slots.size() - 1);
+  }
+  const std::string& host = plan.slots[rank].host;
+  if (std::ranges::find(plan.remote_hosts, host) == plan.remote_hosts.end()) return {};
+  return Fail(Code::kInvalidArgument, "--debug-rank {}: the rank is on host {}, which does not have this terminal",
+              rank, host);
 }
 
 Status ReadEnvFile(const std::string& path, std::string_view text, Plan* plan) {
@@ -89,6 +102,7 @@ Status ReadEnvFile(const std::string& path, std::string_view text, Plan* plan) {
 Status PlanEnvironment(const Options& options, const FileReader& read, Plan* plan) {
   Environment& environment = plan->environment;
   for (const char* name : kOuterJob) environment.Unset(name);
+  for (const std::string& name : options.withheld) environment.Unset(name);
   if (options.env_file) {
     auto text = read(*options.env_file);
     if (!text) return Fail(Code::kInvalidArgument, "--env-file {}", text.error().message);
@@ -108,13 +122,12 @@ Status PlanEnvironment(const Options& options, const FileReader& read, Plan* pla
   for (auto& [name, value] : Exports(options)) environment.Set(name, std::move(value));
   // Lines appear when they are printed, not when the program ends.
   if (!environment.Get("PYTHONUNBUFFERED")) environment.Set("PYTHONUNBUFFERED", "1");
+  HVD_RETURN_IF_ERROR(CheckHeap(environment));
   return CheckOperations(environment);
 }
 
-Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read, const IsHere& is_here,
-                                    std::string* note) {
-  const int count = static_cast<int>(*options.num_proc);
-  std::vector<Host> hosts{{"localhost", count}};
+Result<std::vector<Host>> GivenHosts(const Options& options, const FileReader& read, int slots) {
+  std::vector<Host> hosts{{"localhost", slots}};
   if (options.hosts) {
     HVD_ASSIGN_OR_RETURN(hosts, ParseHosts(*options.hosts, "-H"));
   }
@@ -123,7 +136,14 @@ Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& re
     if (!text) return Fail(Code::kInvalidArgument, "--hostfile {}", text.error().message);
     HVD_ASSIGN_OR_RETURN(hosts, ParseHostfile(*text, *options.hostfile));
   }
-  *note = MergeThisMachine(is_here, &hosts);
+  return hosts;
+}
+
+Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read, const IsHere& is_here,
+                                    std::string* note) {
+  const int count = static_cast<int>(*options.num_proc);
+  HVD_ASSIGN_OR_RETURN(auto hosts, GivenHosts(options, read, count));
+  *note = MergeThisMachine(is_here, count, &hosts);
   return AssignSlots(std::move(hosts), count);
 }
 
@@ -142,6 +162,7 @@ Result<Plan> MakePlan(const Options& options, const Environment& environment, co
   }
   plan.environment = environment;
   HVD_RETURN_IF_ERROR(PlanEnvironment(options, read, &plan));
+  if (options.debug_rank) HVD_RETURN_IF_ERROR(CheckDebugRank(static_cast<int>(*options.debug_rank), plan));
   HVD_ASSIGN_OR_RETURN(Command command, ResolveCommand(options.command, self, plan.environment));
   plan.program = std::move(command.program);
   plan.arguments = std::move(command.arguments);
@@ -171,6 +192,18 @@ Environment RankEnvironment(const Plan& plan, const Slot& slot, const RankPlace&
   if (const auto where = net::ParseHostPort(place.store)) {
     environment.Set("HOROVOD_GLOO_RENDEZVOUS_ADDR", where->host);
     number("HOROVOD_GLOO_RENDEZVOUS_PORT", where->port);
+  }
+  if (!place.flight.empty() && !environment.Get("HOROVOD_FLIGHT_DIR")) {
+    environment.Set("HOROVOD_FLIGHT_DIR", place.flight);
+  }
+  if (place.debugged) {
+    // People take their time, and breakpoint() of a rank without stdin would end it.
+    if (!environment.Get("HOROVOD_START_TIMEOUT")) environment.Set("HOROVOD_START_TIMEOUT", "86400");
+    if (slot.rank != *place.debugged) environment.Set("PYTHONBREAKPOINT", "0");
+  }
+  if (place.elastic) {
+    environment.Set("HOROVOD_ELASTIC", "1");
+    number("HOROVOD_ELASTIC_ID", slot.process);
   }
   environment.Set(kJobVariable, place.job);
   return environment;

@@ -2,6 +2,7 @@
 #pragma once
 // What will be started: which program, which ranks where, with which variables. Made before anything is started.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,16 @@ struct Plan {
 
 // What a rank must know of the job beside its slot.
 struct RankPlace {
-  std::string store;         // host:port of the place where ranks meet
-  std::string job;           // what marks this job's processes on this host
-  std::string token_file{};  // empty: all ranks are of this user on this machine, and there is no token
+  std::string store;              // host:port of the place where ranks meet
+  std::string job;                // what marks this job's processes on this host
+  std::string token_file{};       // empty: all ranks are of this user on this machine, and there is no token
+  std::string flight{};           // folder for dumps of the flight recorder; empty: as the environment says
+  std::optional<int> debugged{};  // the rank that has the terminal
+  bool elastic = false;           // ranks join one view of the job after the other
 };
+
+// The hosts of -H or --hostfile; without them this machine, with this many slots.
+Result<std::vector<Host>> GivenHosts(const Options& options, const FileReader& read, int slots);
 
 // Which ranks go where: -H, --hostfile, or all to this machine. `note`: see Plan.
 Result<std::vector<Slot>> PlanSlots(const Options& options, const FileReader& read, const IsHere& is_here,

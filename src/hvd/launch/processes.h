@@ -13,6 +13,14 @@ namespace hvd::launch {
 std::vector<int> Descendants();
 // Stopped by a signal (SIGSTOP, SIGTSTP, ...): it will not act on any other than SIGKILL.
 bool IsStopped(int pid);
+
+// Whether it has neither a handler for the signal nor ignores it, so that it would take the default action.
+bool EndsBy(int pid, int signal);
+
+// Whether the kernel writes its core file now: it has ended, and only its memory is still needed.
+bool IsDumpingCore(int pid);
+// Kills a process if it still belongs to the job: its number may have been given to another one since it was found.
+bool KillOfJob(int pid, const std::string& job);
 // All of this user whose environment says that they belong to this job (kJobVariable), or to a job inside it.
 std::vector<int> ProcessesOfJob(const std::string& job);
 

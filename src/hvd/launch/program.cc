@@ -6,17 +6,25 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 
+#include "hvd/base/planted_link.h"
 #include "hvd/launch/agent.h"
 #include "hvd/launch/algorithm_table.h"
+#include "hvd/launch/batch_system.h"
 #include "hvd/launch/check_here.h"
 #include "hvd/launch/command.h"
 #include "hvd/launch/complaint.h"
+#include "hvd/launch/cores.h"
+#include "hvd/launch/elastic/job.h"
+#include "hvd/launch/elastic/settings.h"
 #include "hvd/launch/exit_codes.h"
+#include "hvd/launch/flags.h"
+#include "hvd/launch/flight_folder.h"
 #include "hvd/launch/job.h"
 #include "hvd/launch/meeting_place.h"
 #include "hvd/launch/mpirun.h"
@@ -24,6 +32,7 @@
 #include "hvd/launch/remote_plan.h"
 #include "hvd/launch/signals.h"
 #include "hvd/launch/spawn.h"
+#include "hvd/launch/this_machine.h"
 #include "hvd/net/crypto.h"
 #include "hvd/net/socket.h"
 
@@ -82,6 +91,18 @@ Result<OutputOptions> MakeOutputOptions(const Options& options, const Environmen
   return output;
 }
 
+int LocalRanks(const Plan& plan) {
+  return static_cast<int>(std::ranges::count_if(plan.slots, [&](const Slot& slot) {
+    return std::ranges::find(plan.remote_hosts, slot.host) == plan.remote_hosts.end();
+  }));
+}
+
+// After a rank had it in the foreground.
+void TakeTerminalBack() {
+  ::signal(SIGTTOU, SIG_IGN);
+  ::tcsetpgrp(0, ::getpgrp());
+}
+
 Result<std::string> NewJobName() {
   std::array<uint8_t, 8> random;
   HVD_RETURN_IF_ERROR(net::RandomBytes(random));
@@ -89,6 +110,8 @@ Result<std::string> NewJobName() {
 }
 
 void Save(const std::string& path, const std::string& text) {
+  // It was checked before the job, and may have been planted since.
+  if (auto link = CheckNoPlantedLink(path); !link) return (void)Complain(link.error(), kOwnFailure);
   std::ofstream file(path);
   file << text;
   file.close();
@@ -104,11 +127,26 @@ int Finish(const Options& options, const Report& report, Sink* out, Sink* err) {
   (void)err->Flush(kLastWords);
   if (options.json) out->Write(json);
   (void)out->Flush(kLastWords);
+  if (const uint64_t dropped = out->dropped() + err->dropped(); dropped > 0) {
+    err->Write(fmt::format(
+        "horovodrun: {} lines of the ranks' output were dropped in all, because its reader is too slow; {}\n", dropped,
+        report.logs.empty() ? "--log-dir DIR keeps every line" : "the files in " + report.logs + " have every line"));
+    (void)err->Flush(kLastWords);
+  }
   if (out->failure() == 0) return report.exit_code;
   err->Write(
       fmt::format("horovodrun: stdout: {}; what was to be printed there is lost\n", net::ErrnoText(out->failure())));
   (void)err->Flush(kLastWords);
   return report.exit_code == 0 ? kOwnFailure : report.exit_code;
+}
+
+Result<Report> RunElastic(const Options& options, const Plan& plan, const Environment& environment,
+                          const Job::Settings& settings, const elastic::ElasticJob::Parts& parts) {
+  HVD_ASSIGN_OR_RETURN(auto planned, elastic::PlanElastic(options, plan, environment, ReadFile, IsThisMachine));
+  planned.job = settings;
+  elastic::ElasticJob job(std::move(planned), plan, parts);
+  HVD_RETURN_IF_ERROR(job.Run());
+  return job.MakeReport();
 }
 
 int RunJob(const std::string& self, const Options& options, const Plan& plan, OutputOptions output_options,
@@ -124,32 +162,56 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
   if (!name) return Refuse(options, name.error(), kOwnFailure);
   const auto outer = environment.Get(kJobVariable);
   const std::string job_name = outer ? *outer + "/" + *name : *name;
-  auto warden = Warden::Start(*name, trust->folder ? trust->folder->path() : "");
+  FlightFolder flight(output_options.files ? output_options.files->folder() : "", environment);
+  auto warden = Warden::Start(*name, trust->folder ? trust->folder->path() : "", -1, flight.temporary());
   if (!warden) return Refuse(options, warden.error(), kOwnFailure);
   auto loop = loop::CreateEpollLoop();
   if (!loop) return Refuse(options, loop.error(), kOwnFailure);
-  Sink out(1), err(2);
+  Sink err(2);
+  Sink out(1, Sink::kMostBytes, [&err] {
+    err.Write("horovodrun: nobody reads stdout any more: the job goes on, and what ranks print there is lost\n");
+  });
   for (const std::string& note : options.notes) err.Write(fmt::format("horovodrun: note: {}\n", note));
   if (!plan.note.empty()) err.Write(fmt::format("horovodrun: note: {}\n", plan.note));
   if (::strcasecmp(plan.environment.Get("HOROVOD_CPU_OPERATIONS").value_or("").c_str(), "mpi") == 0) {
     err.Write("horovodrun: note: HOROVOD_CPU_OPERATIONS=mpi has no effect without --mpi: MPI must start the ranks\n");
   }
+  for (const std::string& note : NotesOnVariables(environment, plan.environment)) {
+    err.Write(fmt::format("horovodrun: note: {}\n", note));
+  }
   // On a terminal people see how it begins; into files and pipes goes what ranks print alone, unless asked.
   const bool talkative = options.verbose || ::isatty(2) == 1;
   if (talkative) settings.says = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
+  if (const std::string share = DescribeShare(LocalRanks(plan), plan.environment); talkative && !share.empty()) {
+    err.Write(fmt::format("horovodrun: note: {}\n", share));
+  }
   settings.warns = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
   std::atomic<bool> met = false;
-  MeetingPlace place([&met, turning = loop->get()] {
-    met = true;
-    turning->Wake();
-  });
+  elastic::Mailbox mail(loop->get());
+  MeetingPlace::OnSet on_set;
+  if (options.elastic()) on_set = [&mail](const auto& key, const auto& value) { mail.Put(key, value); };
+  MeetingPlace place(
+      [&met, turning = loop->get()] {
+        met = true;
+        turning->Wake();
+      },
+      on_set);
   settings.open_place = [&](const std::string& address) -> Result<RankPlace> {
     HVD_RETURN_IF_ERROR(place.Open(address, trust->token));
-    return RankPlace{place.address(), job_name, trust->folder ? trust->folder->token_file() : ""};
+    RankPlace where{place.address(), job_name, trust->folder ? trust->folder->token_file() : ""};
+    where.flight = flight.path();
+    if (options.debug_rank) where.debugged = static_cast<int>(*options.debug_rank);
+    return where;
   };
   settings.have_met = [&met] { return met.load(); };
   settings.tell_who_left = [&place](const std::string& ranks) { place.TellWhoLeft(ranks); };
   Output output(std::move(output_options), static_cast<int>(plan.slots.size()), &out, &err);
+  if (options.elastic()) {
+    auto report = RunElastic(options, plan, environment, settings, {&*warden, &output, &place, &mail, loop->get()});
+    if (!report) return Refuse(options, report.error(), CodeFor(report.error()));
+    report->flight = flight.Keep(report->exit_code != 0);
+    return Finish(options, *report, &out, &err);
+  }
   std::optional<RemoteHosts> remote;
   if (!plan.remote_hosts.empty()) {
     auto made = PlanRemote(self, options, plan, *trust->token, environment);
@@ -168,7 +230,10 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
     (void)err.Flush(kLastWords);
     return kOwnFailure;
   }
-  return Finish(options, job.MakeReport(), &out, &err);
+  if (options.debug_rank) TakeTerminalBack();
+  Report report = job.MakeReport();
+  report.flight = flight.Keep(report.diagnosis.cause >= 0);
+  return Finish(options, report, &out, &err);
 }
 
 void RemoveTaskFolder(const std::string& path) {
@@ -186,9 +251,12 @@ int RunProgram(const std::string& self, const std::vector<std::string>& argument
   }
   auto options = Parse(arguments, ReadFile);
   if (!options) return Complain(options.error(), kUsage);
-  if (options->help) return Answer(HelpText());
+  if (options->help) return Answer(options->json ? FlagsJson() : HelpText());
   if (options->version) return Answer(HVD_VERSION "\n");
   if (options->check_build) return CheckBuild(self, *options, environment);
+  const auto taken = TakeBatchHosts(environment, ReadFile, IsThisMachine, &*options);
+  if (!taken) return Refuse(*options, taken.error(), kUsage);
+  if (!taken->empty()) Note(*taken);
   if (options->algorithms) {
     const auto table = AlgorithmTable(*options, environment, ReadFile);
     return table ? Answer(*table) : Refuse(*options, table.error(), kUsage);

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "hvd/base/planted_link.h"
 #include "hvd/net/socket.h"
 
 namespace hvd::launch {
@@ -32,16 +33,24 @@ Result<RankFiles> RankFiles::Create(const std::string& folder, int ranks) {
   files.folder_ = folder;
   files.ranks_ = ranks;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::string mine = files.RankFolder(rank);
-    HVD_RETURN_IF_ERROR(MakeFolder(mine));
-    for (const char* stream : {"stdout", "stderr"}) {
-      const std::string path = fmt::format("{}/{}", mine, stream);
-      net::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-      if (!fd) return Fail(Code::kInvalidArgument, "{}: cannot be written: {}", path, net::ErrnoText(errno));
-      files.files_.push_back(std::move(fd));
-    }
+    HVD_RETURN_IF_ERROR(files.Add());
   }
   return files;
+}
+
+Status RankFiles::Add() {
+  const std::string mine = RankFolder(ranks());
+  HVD_RETURN_IF_ERROR(MakeFolder(mine));
+  net::Fd opened[2];
+  const char* const streams[] = {"stdout", "stderr"};
+  for (int i = 0; i < 2; ++i) {
+    const std::string path = fmt::format("{}/{}", mine, streams[i]);
+    HVD_RETURN_IF_ERROR(CheckNoPlantedLink(path));
+    opened[i].Reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!opened[i]) return Fail(Code::kInvalidArgument, "{}: cannot be written: {}", path, net::ErrnoText(errno));
+  }
+  for (net::Fd& fd : opened) files_.push_back(std::move(fd));
+  return {};
 }
 
 Result<RankFiles> RankFiles::CreateDated(const std::string& parent, int ranks) {

@@ -21,6 +21,9 @@ class RankFiles {
   // A new folder below `parent`, named after time and process, and the link parent/latest to it.
   static Result<RankFiles> CreateDated(const std::string& parent, int ranks);
 
+  // For a rank that was not known before.
+  Status Add();
+  int ranks() const { return static_cast<int>(files_.size() / 2); }
   // An error, the first time that a file cannot be written: the rest of that stream is not kept.
   Status Append(int rank, bool is_stderr, std::string_view bytes);
   const std::string& folder() const { return folder_; }

@@ -8,22 +8,22 @@ namespace hvd::launch {
 namespace {
 
 using Names = std::string_view;
-constexpr std::array<Names, 16> kNames{"HOME",
-                                       "USER",
-                                       "LOGNAME",
-                                       "SHELL",
-                                       "MAIL",
-                                       "HOSTNAME",
-                                       "PWD",
-                                       "OLDPWD",
-                                       "TMPDIR",
-                                       "DISPLAY",
-                                       "WAYLAND_DISPLAY",
-                                       "XAUTHORITY",
-                                       "SHLVL",
-                                       "_",
-                                       "TERM_SESSION_ID",
-                                       "DBUS_SESSION_BUS_ADDRESS"};
+constexpr std::array<Names, 16> kLocalNames{"HOME",
+                                            "USER",
+                                            "LOGNAME",
+                                            "SHELL",
+                                            "MAIL",
+                                            "HOSTNAME",
+                                            "PWD",
+                                            "OLDPWD",
+                                            "TMPDIR",
+                                            "DISPLAY",
+                                            "WAYLAND_DISPLAY",
+                                            "XAUTHORITY",
+                                            "SHLVL",
+                                            "_",
+                                            "TERM_SESSION_ID",
+                                            "DBUS_SESSION_BUS_ADDRESS"};
 // BASH_FUNC_: functions of the shell. The last two: which devices of this machine are whose.
 constexpr std::array<Names, 5> kBeginnings{"SSH_", "XDG_", "BASH_FUNC_", "CUDA_VISIBLE_DEVICES",
                                            "ROCR_VISIBLE_DEVICES"};
@@ -31,7 +31,7 @@ constexpr std::array<Names, 5> kBeginnings{"SSH_", "XDG_", "BASH_FUNC_", "CUDA_V
 }  // namespace
 
 bool BelongsToHost(std::string_view variable) {
-  return std::ranges::find(kNames, variable) != kNames.end() ||
+  return std::ranges::find(kLocalNames, variable) != kLocalNames.end() ||
          std::ranges::any_of(kBeginnings, [&](Names beginning) { return variable.starts_with(beginning); });
 }
 

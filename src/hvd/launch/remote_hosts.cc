@@ -8,13 +8,11 @@
 #include "hvd/base/log.h"
 #include "hvd/launch/exit_codes.h"
 #include "hvd/net/deadline.h"
+#include "hvd/net/socket.h"
 
 namespace hvd::launch {
 namespace {
 
-// Who has not proven itself by then is dropped, and of those at most so many exist: the oldest goes first.
-constexpr Duration kProofTime = std::chrono::seconds(5);
-constexpr size_t kMostStrangers = 256;
 // How much earlier than this process an agent stops trying.
 constexpr Duration kHeadStart = std::chrono::seconds(1);
 constexpr Duration kBetweenLines = std::chrono::seconds(1);
@@ -144,21 +142,22 @@ void RemoteHosts::OnSshExit(Host& host, int status) {
 }
 
 void RemoteHosts::OnGuest(net::Fd fd) {
+  const auto from = net::PeerAddress(fd.get());
+  if (!from) return;  // gone already
   auto stream = net::TlsStream::Create(tls_, std::move(fd));
   if (!stream) return;
-  const auto strangers = std::ranges::count_if(guests_, [](const auto& one) { return one.second.host == nullptr; });
-  if (static_cast<size_t>(strangers) >= kMostStrangers) {
-    const auto oldest = std::ranges::find_if(guests_, [](const auto& one) { return one.second.host == nullptr; });
-    if (oldest->second.limit) loop_->Cancel(*oldest->second.limit);
-    guests_.erase(oldest);
-  }
   const uint64_t id = ++last_id_;
+  if (const auto displaced = strangers_.Add(id, *from)) {
+    const auto guest = guests_.find(*displaced);
+    if (guest->second.limit) loop_->Cancel(*guest->second.limit);
+    guests_.erase(guest);
+  }
   Guest& guest = guests_[id];
   guest.channel = std::make_unique<Channel>(
       std::move(*stream), settings_.silence, loop_,
       Channel::Handlers{.on_message = [this, id](Message message) { OnMessage(id, std::move(message)); },
                         .on_end = [this, id](const Error& error) { OnGuestEnd(id, error); }});
-  guest.limit = loop_->At(loop_->Now() + kProofTime, [this, id] {
+  guest.limit = loop_->At(loop_->Now() + net::Strangers::kProofTime, [this, id] {
     guests_[id].limit.reset();
     Dismiss(id);
   });
@@ -216,6 +215,7 @@ void RemoteHosts::OnHello(uint64_t id, const Message& hello) {
   if (guest.limit) loop_->Cancel(*guest.limit);
   guest.limit.reset();
   guest.host = host;
+  strangers_.Remove(id);
   host->channel = guest.channel.get();
   host->reached = hello.more;
   host->state = State::kHere;
@@ -239,6 +239,7 @@ void RemoteHosts::DismissStrangers() {
   std::erase_if(guests_, [&](auto& one) {
     if (one.second.host != nullptr) return false;
     if (one.second.limit) loop_->Cancel(*one.second.limit);
+    strangers_.Remove(one.first);
     return true;
   });
 }
@@ -294,7 +295,10 @@ void RemoteHosts::Dismiss(uint64_t id) {
   if (guest == guests_.end()) return;
   if (guest->second.limit) loop_->Cancel(*guest->second.limit);
   guest->second.limit.reset();
-  loop_->Defer([this, id] { guests_.erase(id); });
+  loop_->Defer([this, id] {
+    strangers_.Remove(id);
+    guests_.erase(id);
+  });
 }
 
 bool RemoteHosts::AllHere() const {

@@ -22,6 +22,7 @@
 #include "hvd/launch/door.h"
 #include "hvd/launch/host_failure.h"
 #include "hvd/launch/ssh.h"
+#include "hvd/net/strangers.h"
 #include "hvd/net/tls.h"
 #include "hvd/net/token.h"
 
@@ -129,7 +130,8 @@ class RemoteHosts {
   std::shared_ptr<net::TlsContext> tls_;
   std::unique_ptr<Door> door_;
   std::vector<std::unique_ptr<Host>> hosts_;
-  std::map<uint64_t, Guest> guests_;  // ids grow, so the oldest is first
+  std::map<uint64_t, Guest> guests_;
+  net::Strangers strangers_;  // guests whose host is not known
   uint64_t last_id_ = 0;
   std::optional<loop::TimerId> timeout_, patience_;
   Time called_{};

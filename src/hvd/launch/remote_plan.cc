@@ -77,8 +77,8 @@ Result<RemoteHosts::Settings> PlanRemote(const std::string& self, const Options&
 
 std::string HowToStartAgents(const Plan& plan, const std::vector<std::string>& addresses, const Trust& trust) {
   return fmt::format(
-      "horovodrun: waiting for agents of {}; on each of them run: horovodrun agent --driver {} --token-file FILE, with "
-      "a copy of {}\n",
+      "horovodrun: waiting for agents of {}; on each of them run, with its NAME in this list and a FILE of mode 0600: "
+      "horovodrun agent --host NAME --driver {} --token-file FILE, with a copy of {}\n",
       fmt::join(plan.remote_hosts, ", "), fmt::join(addresses, ","),
       trust.given.empty() ? trust.folder->token_file() : trust.given);
 }

@@ -7,15 +7,11 @@
 #include <algorithm>
 #include <map>
 
+#include "hvd/launch/known_errors.h"
+#include "hvd/launch/old_program.h"
+
 namespace hvd::launch {
 namespace {
-
-std::string Ranks(const std::vector<int>& ranks) {
-  constexpr size_t kMostNamed = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
-  return ranks.size() > kMostNamed ? text + fmt::format(" and {} more", ranks.size() - kMostNamed) : text;
-}
 
 // The collateral ranks, those that ended alike together.
 std::string CollateralText(const Report& report) {
@@ -26,7 +22,8 @@ std::string CollateralText(const Report& report) {
         rank);
   }
   std::string text;
-  for (const auto& [how, ranks] : alike) text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", Ranks(ranks), how);
+  for (const auto& [how, ranks] : alike)
+    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", RankList(ranks), how);
   return text;
 }
 
@@ -43,10 +40,26 @@ std::string WhatHappened(const Report& report) {
   if (ending.code == 0) return fmt::format("{} ended, with exit code 0, while the others still needed it", who);
   if ((ending.told && ending.signal != 0) || !ending.over())
     return fmt::format("{} was lost to the others; it was ended", who);
+  if (!report.diagnosis.alike.empty()) {
+    std::vector<int> ranks = report.diagnosis.alike;
+    ranks.push_back(cause.slot.rank);
+    std::ranges::sort(ranks);
+    const std::string all =
+        ranks.size() == report.ranks.size() ? fmt::format("all {} ranks", ranks.size()) : RankList(ranks);
+    return fmt::format("{} {} {}", all, ending.signal != 0 ? "were each ended by" : "failed in the same way, with",
+                       Describe(ending));
+  }
   return fmt::format("{} {} {}", who, ending.signal != 0 ? "was ended by" : "failed with", Describe(ending));
 }
 
 }  // namespace
+
+std::string RankList(const std::vector<int>& ranks) {
+  constexpr size_t kMostNamed = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
+  return ranks.size() > kMostNamed ? text + fmt::format(" and {} more", ranks.size() - kMostNamed) : text;
+}
 
 std::string SignalName(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -64,8 +77,8 @@ std::string Describe(const Ending& ending) {
 std::string Suggestion(const Report& report) {
   const RankReport& cause = report.ranks[report.diagnosis.cause];
   const Ending& ending = cause.ending;
-  const auto says = [&](std::string_view text) {
-    return std::ranges::any_of(cause.last_lines, [&](const std::string& line) { return line.starts_with(text); });
+  const auto says = [error = LastError(cause.last_lines)](std::string_view text) {
+    return std::ranges::any_of(error, [&](const std::string& line) { return line.starts_with(text); });
   };
   if (!ending.lost.empty()) {
     return fmt::format(
@@ -76,11 +89,19 @@ std::string Suggestion(const Report& report) {
   }
   if (!ending.exec_error.empty()) return "see whether the program is for this machine, and the first line of a script";
   if (report.diagnosis.silent) {
+    if (const auto known = ExplainError(report.witness)) return *known;
     return "see what it did: run again with HOROVOD_FLIGHT_DIR=DIR, or look into the process while it hangs (py-spy "
            "dump --pid PID); --start-timeout gives slow starts more time";
   }
-  if (says("ModuleNotFoundError")) return "install that module for the Python that ran the script, or run another one";
-  if (says("MemoryError")) return "it ran out of memory: use a smaller batch, or fewer ranks on this machine";
+  // A rank that exit code 0 or SIGKILL ended did not end with the error that it printed last.
+  if (ending.code != 0 && ending.signal != SIGKILL) {
+    if (const auto old = SuggestForOldProgram(cause.last_lines)) return *old;
+    if (const auto known = ExplainError(cause.last_lines)) return *known;
+    if (says("ModuleNotFoundError")) {
+      return "install that module for the Python that ran the script, or run another one";
+    }
+    if (says("MemoryError")) return "it ran out of memory: use a smaller batch, or fewer ranks on this machine";
+  }
   if (ending.code == 0 && report.diagnosis.before_init) {
     return "let every rank call hvd.init(), and as often as the others";
   }
@@ -91,6 +112,9 @@ std::string Suggestion(const Report& report) {
   if (ending.signal == SIGSEGV || ending.signal == SIGBUS || ending.signal == SIGABRT || ending.signal == SIGILL ||
       ending.signal == SIGFPE) {
     return "it crashed in native code: run again with -x PYTHONFAULTHANDLER=1 to see where";
+  }
+  if (cause.last_lines.empty()) {
+    return "it printed nothing on stderr: look for calls of sys.exit() or os._exit() in the program";
   }
   if (report.logs.empty()) return "what it printed is above; --log-dir DIR keeps the output of all ranks";
   return "what it printed is above and in the logs";
@@ -103,6 +127,7 @@ std::string ReportText(const Report& report) {
                        failure.suggestion);
   }
   if (report.diagnosis.cause < 0) {
+    if (!report.why.empty()) return fmt::format("horovodrun: the job failed: {}\n", report.why);
     if (report.interrupted_by == 0) return {};
     return fmt::format("horovodrun: ended by {} after {:.1f} s\n", SignalName(report.interrupted_by), report.elapsed_s);
   }
@@ -116,8 +141,12 @@ std::string ReportText(const Report& report) {
     text += "  its stderr:\n";
     for (const std::string& line : cause.last_lines) text += fmt::format("    {}\n", line);
   }
+  if (!report.why.empty()) text += fmt::format("  elastic:    {}\n", report.why);
   if (!report.diagnosis.collateral.empty()) text += fmt::format("  collateral: {}\n", CollateralText(report));
   if (!report.logs.empty()) text += fmt::format("  logs:       {}\n", report.logs);
+  if (!report.flight.empty()) {
+    text += fmt::format("  flight:     {}   (python -m horovod.flight {})\n", report.flight, report.flight);
+  }
   text += fmt::format("  suggestion: {}\n", Suggestion(report));
   return text;
 }

@@ -21,15 +21,25 @@ struct RankReport {
   std::vector<std::string> last_lines;  // of stderr
 };
 
+// How the members of an elastic job changed.
+struct ElasticReport {
+  int views = 0, recoveries = 0, rollbacks = 0;
+  double lost_s = 0;
+};
+
 struct Report {
   std::vector<RankReport> ranks;
   Diagnosis diagnosis;
   std::optional<HostFailure> host_failure{};  // the job could not begin because of it; then there is no diagnosis
+  std::string why{};                          // an elastic job could not go on; empty: it did not come to that
+  std::optional<ElasticReport> elastic{};
   int exit_code = 0;
   int interrupted_by = 0;  // signal that the launcher got
   std::time_t started_at = 0;
   double elapsed_s = 0;
-  std::string logs;  // folder of the ranks' output, if it was kept
+  std::vector<std::string> witness{};  // last lines of stderr of a rank that names the cause, if the cause was silent
+  std::string logs;                    // folder of the ranks' output, if it was kept
+  std::string flight;                  // folder of the flight recorders' dumps, if there are any
 };
 
 // Several lines, the last ended by '\n'; empty if all went well.
@@ -43,5 +53,7 @@ std::string RefusalJson(const std::string& why, int exit_code);
 std::string Describe(const Ending& ending);
 std::string Suggestion(const Report& report);
 std::string SignalName(int signal);
+// "rank 3", "ranks 1, 2 and 5 more", ...
+std::string RankList(const std::vector<int>& ranks);
 
 }  // namespace hvd::launch

@@ -47,10 +47,19 @@ std::string RefusalJson(const std::string& why, int exit_code) {
 std::string ReportJson(const Report& report) {
   const bool failed = report.diagnosis.cause >= 0;
   Json json;
-  json["status"] = failed || report.host_failure ? "failed" : report.interrupted_by != 0 ? "interrupted" : "ok";
+  json["status"] = failed || !report.why.empty() || report.host_failure ? "failed"
+                   : report.interrupted_by != 0                         ? "interrupted"
+                                                                        : "ok";
   json["exit_code"] = report.exit_code;
   json["ranks"] = report.ranks.size();
   json["elapsed_s"] = report.elapsed_s;
+  if (report.elastic) {
+    json["elastic"] = {{"views", report.elastic->views},
+                       {"recoveries", report.elastic->recoveries},
+                       {"rollbacks", report.elastic->rollbacks},
+                       {"lost_s", report.elastic->lost_s}};
+    if (!report.why.empty()) json["elastic"]["why"] = report.why;
+  }
   if (report.interrupted_by != 0) json["interrupted_by"] = SignalName(report.interrupted_by);
   if (report.host_failure) {
     json["host"] = report.host_failure->host;
@@ -66,11 +75,13 @@ std::string ReportJson(const Report& report) {
     first["stderr"] = cause.last_lines;
     if (const std::string traceback = Traceback(cause.last_lines); !traceback.empty()) first["traceback"] = traceback;
     json["first"] = first;
+    json["alike"] = report.diagnosis.alike;
     json["collateral"] = Json::array();
     for (const int rank : report.diagnosis.collateral) json["collateral"].push_back(OfRank(report.ranks[rank]));
     json["suggestion"] = Suggestion(report);
   }
   if (!report.logs.empty()) json["logs"] = report.logs;
+  if (!report.flight.empty()) json["flight"] = report.flight;
   return Line(json);
 }
 

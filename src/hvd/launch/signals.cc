@@ -15,11 +15,20 @@ namespace {
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2};
 
+// nohup starts a program so, which must then outlive its terminal.
+bool IgnoresHangup() {
+  struct sigaction action {};
+  return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t Handled() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
-  for (const int signal : kEnding) sigaddset(&set, signal);
+  for (const int signal : kEnding) {
+    // A blocked signal would come although it is ignored.
+    if (signal != SIGHUP || !IgnoresHangup()) sigaddset(&set, signal);
+  }
   for (const int signal : kPassedOn) sigaddset(&set, signal);
   return set;
 }

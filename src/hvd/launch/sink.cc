@@ -17,7 +17,8 @@
 namespace hvd::launch {
 
 struct Sink::Shared {
-  explicit Shared(int fd, size_t most) : fd(fd), most(most) {}
+  Shared(int fd, size_t most, std::function<void()> on_reader_gone)
+      : fd(fd), most(most), on_reader_gone(std::move(on_reader_gone)) {}
 
   void Run();
   // An errno: nothing more can be written.
@@ -26,17 +27,20 @@ struct Sink::Shared {
 
   const int fd;
   const size_t most;
+  const std::function<void()> on_reader_gone;
   std::mutex mutex;
   std::condition_variable changed;
-  std::string queue;     // guarded by mutex, as the rest
-  size_t writing = 0;    // bytes that the thread has taken
-  uint64_t dropped = 0;  // lines
-  uint64_t written = 0;  // bytes
+  std::string queue;         // guarded by mutex, as the rest
+  size_t writing = 0;        // bytes that the thread has taken
+  uint64_t dropped = 0;      // lines that the reader was not told of yet
+  uint64_t all_dropped = 0;  // lines
+  uint64_t written = 0;      // bytes
   int failure = 0;
   bool stop = false;
 };
 
-Sink::Sink(int fd, size_t most_bytes) : shared_(std::make_shared<Shared>(fd, most_bytes)) {
+Sink::Sink(int fd, size_t most_bytes, std::function<void()> on_reader_gone)
+    : shared_(std::make_shared<Shared>(fd, most_bytes, std::move(on_reader_gone))) {
   // The program's signals are not for this thread.
   sigset_t all, before;
   sigfillset(&all);
@@ -54,7 +58,9 @@ Sink::~Sink() {
 void Sink::Write(std::string_view lines) {
   const std::lock_guard lock(shared_->mutex);
   if (shared_->queue.size() + shared_->writing + lines.size() > shared_->most) {
-    shared_->dropped += static_cast<uint64_t>(std::ranges::count(lines, '\n'));
+    const auto count = static_cast<uint64_t>(std::ranges::count(lines, '\n'));
+    shared_->dropped += count;
+    shared_->all_dropped += count;
     return;
   }
   shared_->ConfessDrops();
@@ -76,7 +82,7 @@ bool Sink::Flush(Duration patience) {
 
 void Sink::Shared::ConfessDrops() {
   if (dropped == 0) return;
-  queue += fmt::format("horovodrun: {} lines were dropped here: whoever reads this is too slow\n",
+  queue += fmt::format("horovodrun: {} lines were dropped here, because the reader of this output is too slow\n",
                        std::exchange(dropped, 0));
 }
 
@@ -96,6 +102,11 @@ void Sink::Shared::Run() {
     changed.notify_all();
     if (error != 0) {
       failure = error == EPIPE ? 0 : error;
+      if (error == EPIPE && on_reader_gone) {
+        lock.unlock();
+        on_reader_gone();
+        lock.lock();
+      }
       // Nobody will ever see what comes: take and forget it.
       while (!stop) {
         queue.clear();
@@ -111,6 +122,11 @@ void Sink::Shared::Run() {
 int Sink::failure() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->failure;
+}
+
+uint64_t Sink::dropped() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->all_dropped;
 }
 
 int Sink::Shared::WriteAll(std::string_view bytes) {

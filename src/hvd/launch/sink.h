@@ -4,9 +4,11 @@
 // training must not stop for that. A thread writes; what does not fit into a bounded queue is dropped, whole lines at a
 // time, and the reader is told how many.
 //
-// Thread safety: Write and Flush from one thread.
+// Thread safety: Flush from one thread; Write from any.
 // Lifetime: the destructor waits for nothing. A thread that is stuck in write(2) is left behind; the program ends.
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,8 +21,9 @@ class Sink {
  public:
   static constexpr size_t kMostBytes = 16 << 20;
 
-  // The descriptor stays the caller's.
-  explicit Sink(int fd, size_t most_bytes = kMostBytes);
+  // The descriptor stays the caller's. `on_reader_gone` is called once, on the writing thread, if nobody reads any
+  // more.
+  explicit Sink(int fd, size_t most_bytes = kMostBytes, std::function<void()> on_reader_gone = {});
   ~Sink();
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
@@ -31,6 +34,8 @@ class Sink {
   bool Flush(Duration patience);
   // Why nothing is written any more, such as ENOSPC; 0 while it goes well, or if whoever read it has gone (EPIPE).
   int failure() const;
+  // Lines that were dropped because the reader was too slow.
+  uint64_t dropped() const;
 
  private:
   struct Shared;

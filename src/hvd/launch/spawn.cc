@@ -2,6 +2,7 @@
 #include "hvd/launch/spawn.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -21,6 +22,9 @@ struct Prepared {
   const Inherited* inherited;
   int out, err, in, failures;
   pid_t parent;
+  bool terminal;
+  cpu_set_t cores;
+  bool bound;
 };
 
 // Between fork and exec of a program with threads only system calls are safe.
@@ -29,11 +33,22 @@ struct Prepared {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have died before the kernel was told.
   if (::getppid() != prepared.parent) ::_exit(125);
-  ::dup2(prepared.in, 0);
-  ::dup2(prepared.out, 1);
-  ::dup2(prepared.err, 2);
+  if (!prepared.terminal) {
+    ::dup2(prepared.in, 0);
+    ::dup2(prepared.out, 1);
+    ::dup2(prepared.err, 2);
+  } else {
+    // SIGTTOU would stop a process of the background that asks for the foreground. Without a terminal this fails.
+    ::signal(SIGTTOU, SIG_IGN);
+    ::tcsetpgrp(0, ::getpid());
+    ::signal(SIGTTOU, SIG_DFL);
+  }
+  if (prepared.bound) ::sched_setaffinity(0, sizeof prepared.cores, &prepared.cores);
   ::setrlimit(RLIMIT_NOFILE, &prepared.inherited->files);
   ::signal(SIGPIPE, SIG_DFL);
+  // A shell lets what it starts with `&` ignore these. Ranks get them from horovodrun alone, which means to end them.
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGQUIT, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &prepared.inherited->mask, nullptr);
   ::execve(prepared.program, prepared.arguments, prepared.environment);
   const ExecFailure failure{prepared.rank, errno};
@@ -58,22 +73,46 @@ Result<std::pair<net::Fd, net::Fd>> Pipe() {
 
 }  // namespace
 
+std::vector<int> OwnCores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
 void Become(const std::string& program, const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment) {
   ::execve(program.c_str(), Pointers(arguments).data(), Pointers(environment).data());
 }
 
 Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
-                    const std::vector<std::string>& environment, const Inherited& inherited, int failures, int input) {
+                    const std::vector<std::string>& environment, const Inherited& inherited, int failures,
+                    const SpawnOptions& options) {
   HVD_ASSIGN_OR_RETURN(auto out, Pipe());
   HVD_ASSIGN_OR_RETURN(auto err, Pipe());
   const net::Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null) return Fail(Code::kResourceExhausted, "/dev/null: {}", net::ErrnoText(errno));
   std::vector<char*> argv = Pointers(arguments);
   std::vector<char*> envp = Pointers(environment);
-  const Prepared prepared{rank,       program.c_str(),  argv.data(),      envp.data(),
-                          &inherited, out.second.get(), err.second.get(), input < 0 ? null.get() : input,
-                          failures,   ::getpid()};
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : options.cores) CPU_SET(core, &cores);
+  const Prepared prepared{.rank = rank,
+                          .program = program.c_str(),
+                          .arguments = argv.data(),
+                          .environment = envp.data(),
+                          .inherited = &inherited,
+                          .out = out.second.get(),
+                          .err = err.second.get(),
+                          .in = options.input < 0 ? null.get() : options.input,
+                          .failures = failures,
+                          .parent = ::getpid(),
+                          .terminal = options.terminal,
+                          .cores = cores,
+                          .bound = !options.cores.empty()};
   const pid_t pid = ::fork();
   if (pid < 0) return Fail(Code::kResourceExhausted, "rank {}: no process: {}", rank, net::ErrnoText(errno));
   if (pid == 0) BecomeRank(prepared);

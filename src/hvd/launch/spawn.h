@@ -30,12 +30,22 @@ struct ExecFailure {
   int error;  // errno
 };
 
+// What a rank has beside its program.
+struct SpawnOptions {
+  int input = -1;            // stdin; -1: nothing to read
+  bool terminal = false;     // stdin, stdout and stderr of the launcher, and its terminal in the foreground
+  std::vector<int> cores{};  // to which the process is bound; empty: those of the launcher
+};
+
 // Must be called on the thread that lives as long as the launcher: the kernel watches it for the rank. A failure to
 // execute is told through `failures`, the write end of a pipe: one ExecFailure; the child then exits with 127 or
 // 126.
 Result<Child> Spawn(int rank, const std::string& program, const std::vector<std::string>& arguments,
                     const std::vector<std::string>& environment, const Inherited& inherited, int failures,
-                    int input = -1);
+                    const SpawnOptions& options = {});
+
+// The cores that this process may use.
+std::vector<int> OwnCores();
 
 // Has this process execute another program. Returns only if that cannot be.
 void Become(const std::string& program, const std::vector<std::string>& arguments,

@@ -44,6 +44,7 @@ std::vector<std::string> SshArguments(const SshOptions& options, const std::stri
   return words;
 }
 
+// Users copy what is advised: names of hosts hold nothing that a shell reads (ParseHosts).
 std::string SshAdvice(std::string_view words, const std::string& host) {
   const auto says = [&](std::string_view text) { return words.find(text) != std::string_view::npos; };
   if (says("Host key verification failed")) {
@@ -72,7 +73,8 @@ Result<std::unique_ptr<Ssh>> Ssh::Start(const std::vector<std::string>& argument
   const net::Fd read_end(ends[0]);
   ssh->input_.Reset(ends[1]);
   // A failure to execute it shows in its exit code.
-  HVD_ASSIGN_OR_RETURN(ssh->child_, Spawn(-1, program, arguments, environment, inherited, -1, read_end.get()));
+  HVD_ASSIGN_OR_RETURN(ssh->child_,
+                       Spawn(-1, program, arguments, environment, inherited, -1, {.input = read_end.get()}));
   Ssh* self = ssh.get();
   HVD_RETURN_IF_ERROR(loop->Watch(self->child_.out.get(), EPOLLIN,
                                   [self](uint32_t) { self->Read(self->child_.out, self->out_, false); }));

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hvd/base/text.h"
+#include "hvd/base/utf8.h"
 
 namespace hvd::launch {
 

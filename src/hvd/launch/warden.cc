@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -51,7 +53,7 @@ void KillAll(const std::vector<int>& groups, const std::string& job) {
     bool any = false;
     for (const int group : groups) any |= ::kill(-group, SIGKILL) == 0;
     for (const int pid : ProcessesOfJob(job)) {
-      if (pid != ::getpid()) any |= ::kill(pid, SIGKILL) == 0;
+      if (pid != ::getpid()) any |= KillOfJob(pid, job);
     }
     if (!any) return;
     ::usleep(20'000);
@@ -65,7 +67,11 @@ bool Listen(int from, std::vector<int>* groups) {
   if (count < 0 && errno == EINTR) return true;
   if (count != sizeof group) return false;
   if (group == kDismissed) ::_exit(0);
-  groups->push_back(group);
+  if (group < 0) {
+    std::erase(*groups, -group);
+  } else {
+    groups->push_back(group);
+  }
   return true;
 }
 
@@ -85,7 +91,8 @@ bool WaitForTheEnd(int from, int line, std::vector<int>* groups) {
   }
 }
 
-[[noreturn]] void Keep(int from, int line, pid_t launcher, const std::string& job, const std::string& folder) {
+[[noreturn]] void Keep(int from, int line, pid_t launcher, const std::string& job, const std::string& secret,
+                       const std::string& dumps) {
   ::setsid();  // what a terminal sends to the launcher's group is not for it
   ::prctl(PR_SET_NAME, "horovodrun-ward");
   sigset_t all;
@@ -97,19 +104,21 @@ bool WaitForTheEnd(int from, int line, std::vector<int>* groups) {
   // The other end of the line waits for this one, of which this process has a copy.
   if (line >= 0) ::shutdown(line, SHUT_RDWR);
   if (!dead && ::getppid() == launcher) ::kill(launcher, SIGKILL);
-  RemoveSecret(folder);
+  RemoveSecret(secret);
   KillAll(groups, job);
+  std::error_code error;
+  if (!dumps.empty()) std::filesystem::remove_all(dumps, error);
   ::_exit(0);
 }
 
 }  // namespace
 
-Result<Warden> Warden::Start(const std::string& job, const std::string& folder, int line) {
+Result<Warden> Warden::Start(const std::string& job, const std::string& secret, int line, const std::string& dumps) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Fail(Code::kResourceExhausted, "no pipe: {}", net::ErrnoText(errno));
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) Keep(ends[0], line, launcher, job, folder);
+  if (pid == 0) Keep(ends[0], line, launcher, job, secret, dumps);
   ::close(ends[0]);
   net::Fd to(ends[1]);
   if (pid < 0) return Fail(Code::kResourceExhausted, "no process: {}", net::ErrnoText(errno));
@@ -120,13 +129,17 @@ Warden::Warden(Warden&& other) noexcept : pid_(std::exchange(other.pid_, 0)), to
 
 Warden::~Warden() {
   if (pid_ == 0) return;
-  Watch(kDismissed);
+  Say(kDismissed);
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
 }
 
-void Warden::Watch(int group) {
+void Warden::Watch(int group) { Say(group); }
+
+void Warden::Forget(int group) { Say(-group); }
+
+void Warden::Say(int group) {
   // A full pipe would mean that it was stopped; then it is of no use anyway. EPIPE: it was killed.
   [[maybe_unused]] const ssize_t written = ::write(to_.get(), &group, sizeof group);
 }

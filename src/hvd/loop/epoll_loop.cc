@@ -16,7 +16,7 @@
 namespace hvd::loop {
 namespace {
 
-constexpr int kEventsPerTurn = 64;
+constexpr int kEventsPerIteration = 64;
 // Mark the doorbell and the alarm among the events; no watch has these, because epochs start at 1.
 constexpr uint64_t kDoorbell = 0;
 constexpr uint64_t kAlarm = 1;
@@ -68,7 +68,7 @@ void EpollLoop::Unwatch(int fd) {
   watches_.erase(found);
 }
 
-bool EpollLoop::Turn(Duration max_wait) {
+bool EpollLoop::RunOnce(Duration max_wait) {
   // The common case of a rank that polls shared memory.
   if (max_wait == Duration::zero() && deferred_.empty() && timers_.empty() && watches_.empty()) return false;
   bool ran = RunDeferred();
@@ -108,8 +108,8 @@ bool EpollLoop::RunTimers() {
 }
 
 bool EpollLoop::PollDescriptors(Duration wait) {
-  std::array<epoll_event, kEventsPerTurn> events;
-  const int count = EpollWait(events.data(), kEventsPerTurn, wait);
+  std::array<epoll_event, kEventsPerIteration> events;
+  const int count = EpollWait(events.data(), kEventsPerIteration, wait);
   bool ran = false;
   for (int i = 0; i < count; ++i) {
     const uint64_t tag = events[i].data.u64;

@@ -34,7 +34,7 @@ class EpollLoop final : public Loop {
   TimerId At(Time when, std::function<void()> call) override { return timers_.Add(when, std::move(call)); }
   void Cancel(TimerId id) override { timers_.Cancel(id); }
   void Defer(std::function<void()> call) override { deferred_.push_back(std::move(call)); }
-  bool Turn(Duration max_wait) override;
+  bool RunOnce(Duration max_wait) override;
   void Wake() override;
   void WakeIn(Duration delay) override;
   int wake_fd() const override { return wake_fd_; }

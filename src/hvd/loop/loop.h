@@ -3,7 +3,7 @@
 // A reactor: file descriptors, one-shot timers and deferred calls, turned by whoever holds the progress token.
 //
 // Thread safety: Wake() and WakeIn() may be called from any thread and from a signal handler; everything else needs the
-// token, and handlers run inside Turn(). No handler may block.
+// token, and handlers run inside RunOnce(). No handler may block.
 
 #include <cstdint>
 #include <functional>
@@ -32,8 +32,8 @@ class Loop : public Clock {
   virtual void Defer(std::function<void()> call) = 0;
   // Handles what is due: deferred calls, timers, descriptors. Waits for at most `max_wait` (0: not at all; negative:
   // until something happens) when nothing is. Returns whether any handler ran, or one that did not wait took a wake-up.
-  virtual bool Turn(Duration max_wait) = 0;
-  // Makes a Turn that waits, or the next one, return at once.
+  virtual bool RunOnce(Duration max_wait) = 0;
+  // Makes a RunOnce that waits, or the next one, return at once.
   virtual void Wake() = 0;
   // Does so that much later; of several calls before that, the first one counts.
   virtual void WakeIn(Duration delay) = 0;

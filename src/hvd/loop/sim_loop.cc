@@ -26,7 +26,7 @@ bool SimClock::AdvanceToNext() {
 bool SimClock::TurnAll() {
   bool ran = false;
   // By index: a handler may create a loop.
-  for (size_t i = 0; i < loops_.size(); ++i) ran |= loops_[i]->Turn(Duration::zero());
+  for (size_t i = 0; i < loops_.size(); ++i) ran |= loops_[i]->RunOnce(Duration::zero());
   return ran;
 }
 
@@ -42,7 +42,7 @@ Status SimLoop::Rearm(int fd, uint32_t /*events*/) {
   return Fail(Code::kUnimplemented, "a simulated loop cannot watch descriptor {}", fd);
 }
 
-bool SimLoop::Turn(Duration /*max_wait*/) {
+bool SimLoop::RunOnce(Duration /*max_wait*/) {
   std::vector<std::function<void()>> calls;
   calls.swap(deferred_);
   for (auto& call : calls) {

@@ -56,7 +56,7 @@ class SimLoop final : public Loop {
   void Cancel(TimerId id) override { timers_.Cancel(id); }
   void Defer(std::function<void()> call) override { deferred_.push_back(std::move(call)); }
   // Never waits, whatever max_wait says: waiting is AdvanceToNext of the clock.
-  bool Turn(Duration max_wait) override;
+  bool RunOnce(Duration max_wait) override;
   void Wake() override { woken_.store(true, std::memory_order_release); }
   void WakeIn(Duration /*delay*/) override { Wake(); }
   int poll_fd() const override { return -1; }

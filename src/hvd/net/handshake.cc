@@ -78,6 +78,15 @@ Result<Identity> DecodeHello(Bytes hello) {
   return identity;
 }
 
+Result<Key> SessionKey(const Key& key, Bytes hello, Bytes acceptor_nonce) {
+  std::string text = "hvd session";
+  text += AsText(hello);
+  text += AsText(acceptor_nonce);
+  Key session;
+  HVD_ASSIGN_OR_RETURN(session.bytes, HmacSha256(key, AsBytes(text)));
+  return session;
+}
+
 Connector::Connector(const Key& key, const Identity& identity, const Nonce& nonce)
     : key_(key), hello_(EncodeHello(identity, nonce)) {}
 

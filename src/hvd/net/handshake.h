@@ -51,6 +51,10 @@ Result<Nonce> MakeNonce();
 Result<Identity> DecodeHello(Bytes hello);
 Hello EncodeHello(const Identity& identity, const Nonce& nonce);
 
+// A key that only the two ends of this connection have, once both have proven themselves; of another connection it is
+// another.
+Result<Key> SessionKey(const Key& key, Bytes hello, Bytes acceptor_nonce);
+
 class Connector {
  public:
   Connector(const Key& key, const Identity& identity, const Nonce& nonce);

@@ -48,7 +48,11 @@ tl::unexpected<Error> ConnectError(const Address& address, int error) {
 
 }  // namespace
 
-std::string ErrnoText(int error) { return std::generic_category().message(error); }
+std::string ErrnoText(int error) {
+  std::string text = std::generic_category().message(error);
+  if (error == EMFILE) text += " (raise ulimit -n)";
+  return text;
+}
 
 Result<Fd> Listen(const Address& address, int backlog) {
   if (address.IsWildcard()) {
@@ -83,7 +87,8 @@ Result<std::optional<Fd>> Accept(int listener) {
     return std::optional<Fd>(std::move(fd));
   }
   if (errno == EAGAIN || errno == EWOULDBLOCK) return std::optional<Fd>();
-  return Fail(Code::kResourceExhausted, "cannot accept a connection: {}", ErrnoText(errno));
+  const bool closed = errno == EINVAL || errno == EBADF;
+  return Fail(closed ? Code::kInternal : Code::kResourceExhausted, "cannot accept a connection: {}", ErrnoText(errno));
 }
 
 Result<Fd> StartConnect(const Address& address) {

@@ -22,7 +22,7 @@ namespace hvd::net {
 // Refuses a wildcard address: nothing of ours is reachable from interfaces that nobody chose. kAlreadyExists if the
 // address is taken, kFailedPrecondition if it is no address of this machine.
 Result<Fd> Listen(const Address& address, int backlog = 1024);
-// An empty optional: nobody waits.
+// An empty optional: nobody waits. kInternal: it listens no more; kResourceExhausted: ask again later.
 Result<std::optional<Fd>> Accept(int listener);
 
 // Begins to connect. The result is known when the descriptor is writable: ask FinishConnect.
@@ -45,7 +45,7 @@ Status WaitFor(int fd, short events, Time deadline);
 Status ReadFull(int fd, MutableBytes into, Time deadline);
 Status WriteFull(int fd, Bytes data, Time deadline);
 
-// "Connection refused" and the like, thread-safe.
+// Returns "Connection refused" and the like, and what to do if that is always the same. Thread safety: any thread.
 std::string ErrnoText(int error);
 
 }  // namespace hvd::net

@@ -72,7 +72,8 @@ Result<Token> Token::Load(const std::string& path) {
   // O_NONBLOCK: a FIFO must be refused below, not waited for here.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) {
-    const Code code = errno == ENOENT ? Code::kNotFound : Code::kPermissionDenied;
+    const bool full = errno == EMFILE || errno == ENFILE;
+    const Code code = full ? Code::kResourceExhausted : errno == ENOENT ? Code::kNotFound : Code::kPermissionDenied;
     return Fail(code, "token file {} cannot be opened: {}", path, ErrnoText(errno));
   }
   HVD_RETURN_IF_ERROR(CheckFile(fd.get(), path));

@@ -3,8 +3,7 @@
 // The one way to a Store.
 //
 //   host:port       a server, somewhere. With a token: TLS 1.3. Without one: a loopback address means a unix socket of
-//   this
-//                   user on this machine; any other is refused, or plain TCP with `insecure`.
+//                   this user on this machine; any other is refused, or plain TCP with `insecure`.
 //   local:NAME      a server on this machine, at a unix socket of this user with that name
 //   file:///folder  files in a folder that all ranks see (and nobody else: mode 0700)
 //   memory:NAME     shared by the stores of that name in this process, while any of them exists

@@ -20,6 +20,9 @@ inline constexpr size_t kMaxValueBytes = 1 << 20;
 // waits for one of them waits in vain.
 inline constexpr const char* kLeftKey = "hvd/left";
 
+// Where the launcher of an elastic job says which ranks of a generation have ended in any other way, in the same form.
+inline std::string LostKey(int generation) { return "hvd/lost/" + std::to_string(generation); }
+
 class Store {
  public:
   virtual ~Store() = default;

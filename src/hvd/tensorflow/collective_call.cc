@@ -19,10 +19,11 @@ constexpr double kShortTime = 1e-6;
 }  // namespace
 
 void CollectiveCall::Start(const CollectiveKernel& kernel, TF_OpKernelContext* context, Completion done) {
+  const bool waits = kernel.blocking || done.must_stay();
   auto* call = new CollectiveCall(kernel, context, std::move(done));
   if (!call->TakeInputs()) {
     call->Finish();
-  } else if (kernel.blocking) {
+  } else if (waits) {
     call->RunToTheEnd();
   } else {
     call->Submit();

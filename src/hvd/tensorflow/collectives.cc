@@ -48,13 +48,13 @@ void Compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCall
   static_cast<CollectiveKernel*>(kernel)->Compute(context, done);
 }
 
-void Delete(void* kernel) { delete static_cast<CollectiveKernel*>(kernel); }
+void DeleteKernel(void* kernel) { delete static_cast<CollectiveKernel*>(kernel); }
 
 template <int32_t kOp, bool kGrouped = false>
 std::string RegisterOne(OpDefinition definition) {
   for (const char* attribute : {kName, kSet, kBlocking}) definition.attributes.push_back(attribute);
   return Register(definition,
-                  tf.TF_NewAsyncKernelBuilder(definition.name, "CPU", Create<kOp, kGrouped>, Compute, Delete));
+                  tf.TF_NewAsyncKernelBuilder(definition.name, "CPU", Create<kOp, kGrouped>, Compute, DeleteKernel));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/tensorflow/completion.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
+#include <cstdio>
+#include <mutex>
 #include <utility>
 
 namespace hvd::tensorflow {
@@ -34,10 +37,44 @@ bool OnThisStack(const void* address) {
   return value >= stack.begin && value < stack.end;
 }
 
+// libstdc++ alone has a function of this name (std::__throw_bad_function_call), and every std::function needs it.
+constexpr char kOfLibstdcxx[] = "_ZSt25__throw_bad_function_callv";
+
+bool UsesLibstdcxx(void* function) {
+  Dl_info info{};
+  if (::dladdr(function, &info) == 0 || info.dli_fname == nullptr) return false;
+  // Looks into that library and what it depends on, not into the whole process.
+  void* const library = ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  const bool found = ::dlsym(library, kOfLibstdcxx) != nullptr;
+  ::dlclose(library);
+  return found;
+}
+
+void WarnOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    (void)std::fputs(
+        "hvd: this TensorFlow was not built with libstdc++, so each collective of a graph holds one of its threads: "
+        "set "
+        "inter_op_parallelism_threads to more than the collectives that can run at the same time\n",
+        stderr);
+  });
+}
+
 }  // namespace
 
+bool TensorFlowHasOurLayout() {
+  static const bool has = UsesLibstdcxx(reinterpret_cast<void*>(tf.TF_RunAsyncOpKernelDoneCallback));
+  return has;
+}
+
 Completion::Completion(TF_AsyncOpKernelDoneCallback* done) {
-  if (OnThisStack(done)) {
+  if (OnThisStack(done) && !TensorFlowHasOurLayout()) {
+    kept_ = done;
+    must_stay_ = true;
+    WarnOnce();
+  } else if (OnThisStack(done)) {
     moved_ = std::move(*reinterpret_cast<std::function<void()>*>(done));
   } else {
     kept_ = done;

@@ -34,7 +34,7 @@ void* CreateWithSet(TF_OpKernelConstruction* construction) {
   return nullptr;
 }
 
-void Delete(void* query) { delete static_cast<Query*>(query); }
+void DeleteQuery(void* query) { delete static_cast<Query*>(query); }
 
 void Answer(TF_OpKernelContext* context, int code, int32_t value) {
   if (code != HVD_OK) {
@@ -78,7 +78,7 @@ std::string RegisterOne(const char* name, bool of_set, ComputeFunction compute) 
   OpDefinition definition{name, {}, {}, {"output: int32"}, Scalar};
   if (of_set) definition.attributes.push_back("process_set_id: int = 0");
   return Register(definition,
-                  tf.TF_NewKernelBuilder(name, "CPU", of_set ? CreateWithSet : CreatePlain, compute, Delete));
+                  tf.TF_NewKernelBuilder(name, "CPU", of_set ? CreateWithSet : CreatePlain, compute, DeleteQuery));
 }
 
 }  // namespace

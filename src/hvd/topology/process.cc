@@ -39,6 +39,17 @@ uint64_t StartTimeOf(int pid) {
   return rest && !ended ? start : 0;
 }
 
+int ParentOf(int pid) {
+  const std::string text = ReadSmallFile(fmt::format("/proc/{}/stat", pid)).value_or("");
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(text.substr(name_end + 1));
+  std::string state;
+  int parent = 0;
+  rest >> state >> parent;
+  return rest ? parent : 0;
+}
+
 Process ThisProcess() { return {Machine(), static_cast<int>(::getpid()), StartTimeOf(::getpid())}; }
 
 Life LifeOf(const Process& process) {

@@ -21,6 +21,8 @@ enum class Life { kRuns, kEnded, kUnknown };  // unknown: it is on another machi
 Process ThisProcess();
 // In clock ticks since boot; 0: there is no such process here, or it is a zombie.
 uint64_t StartTimeOf(int pid);
+// 0: there is no such process here, or its parent is in another pid namespace.
+int ParentOf(int pid);
 // A zombie has ended.
 Life LifeOf(const Process& process);
 

@@ -18,8 +18,16 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kFirstSize = 64 << 10;
 constexpr std::string_view kEnd = "\n]\n";
 
-Status Failed(const char* what, const std::string& path) {
-  return Fail(Code::kUnknown, "cannot {} {}: {}", what, path, std::strerror(errno));
+Status FailedToWrite(const std::string& path) {
+  return Fail(Code::kUnknown, "cannot write {}: {}", path, std::strerror(errno));
+}
+
+Status FailedToCreate(const std::string& path) {
+  const int error = errno;
+  const bool forbidden = error == EACCES || error == EPERM || error == EROFS;
+  return Fail(forbidden ? Code::kPermissionDenied : Code::kInvalidArgument,
+              "cannot create {}: {}; give the name of a file in a folder that exists and that you may write to", path,
+              std::strerror(error));
 }
 
 bool WriteAt(int fd, std::string_view data, uint64_t offset) {
@@ -48,7 +56,7 @@ bool Copy(int from, int to, uint64_t bytes, char* buffer, size_t capacity) {
 }  // namespace
 
 ArrayFile::ArrayFile(std::string path, uint64_t limit)
-    : path_(std::move(path)), unfinished_path_(path_ + ".part"), limit_(limit == 0 ? 0 : std::max(limit, kFirstSize)) {}
+    : path_(std::move(path)), unfinished_("", path_), limit_(limit == 0 ? 0 : std::max(limit, kFirstSize)) {}
 
 ArrayFile::~ArrayFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -57,11 +65,13 @@ ArrayFile::~ArrayFile() {
 Result<std::unique_ptr<ArrayFile>> ArrayFile::Create(std::string path, std::string_view head, uint64_t limit) {
   // It would be replaced as a whole: not a thing to do to a device or a pipe.
   struct stat there {};
-  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+  const bool replaces = ::lstat(path.c_str(), &there) == 0;
+  if (replaces && !S_ISREG(there.st_mode)) {
     return Fail(Code::kInvalidArgument, "{} is no regular file: give the name of a new file, or of one to replace",
                 path);
   }
   std::unique_ptr<ArrayFile> file(new ArrayFile(std::move(path), limit));
+  if (replaces) file->mode_ = there.st_mode & 0777;
   HVD_RETURN_IF_ERROR(file->Replace(kFirstSize, head));
   return file;
 }
@@ -69,8 +79,8 @@ Result<std::unique_ptr<ArrayFile>> ArrayFile::Create(std::string path, std::stri
 Status ArrayFile::Replace(uint64_t size, std::string_view head) {
   constexpr size_t kBuffer = 64 << 10;
   const auto buffer = std::make_unique<char[]>(kBuffer);
-  const int fd = ::open(unfinished_path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Failed("create", unfinished_path_);
+  const int fd = unfinished_.Begin(mode_);
+  if (fd < 0) return FailedToCreate(path_);
   uint64_t used = at_;
   bool good = fd_ < 0 || Copy(fd_, fd, used, buffer.get(), kBuffer);
   if (fd_ < 0) {
@@ -86,10 +96,9 @@ Status ArrayFile::Replace(uint64_t size, std::string_view head) {
     at += part;
   }
   good = good && WriteAt(fd, kEnd, size - kEnd.size());
-  if (!good || ::rename(unfinished_path_.c_str(), path_.c_str()) != 0) {
-    Status failed = Failed("write", unfinished_path_);
+  if (!unfinished_.Publish(good)) {
+    Status failed = FailedToWrite(path_);
     ::close(fd);
-    ::unlink(unfinished_path_.c_str());
     return failed;
   }
   if (fd_ >= 0) ::close(fd_);
@@ -128,7 +137,7 @@ Status ArrayFile::Flush() {
   if (pending_ == 0) return {};
   const size_t bytes = std::exchange(pending_, 0);
   if (WriteAt(fd_, {page_.data(), bytes}, at_ - bytes)) return {};
-  return Failed("write", path_);
+  return FailedToWrite(path_);
 }
 
 Status ArrayFile::Close() {

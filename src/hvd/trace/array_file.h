@@ -3,10 +3,10 @@
 // A JSON array in a file that a strict reader accepts at every moment, also after the writer was killed.
 //
 // The file ends in "]" behind a field of blanks; elements are written into the blanks. The kernel copies what lies in
-// one page without looking at signals, so an element that stays within its page is there as a whole or not at all, and
-// the
-// "]" is never touched. When the blanks are used up, a copy with twice the size takes the file's place by rename. The
-// blocks of the blanks exist already, so a full disk shows when the file grows, not in the middle of an element.
+// one page without a look at signals, so an element that stays within its page is there as a whole or not at all, and
+// the "]" is never touched. When the blanks are used up, a copy with twice the size takes the file's place by rename.
+// The blocks of the blanks exist already, so a full disk shows when the file grows, not in the middle of an element.
+//
 // Cost: blanks of at most the size of what is written, and each byte copied about twice; Close cuts the blanks off.
 //
 // Thread safety: none.
@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "hvd/base/result.h"
+#include "hvd/trace/dump_file.h"
 
 namespace hvd::trace {
 
@@ -49,7 +50,8 @@ class ArrayFile {
   Status Grow();
 
   const std::string path_;
-  const std::string unfinished_path_;
+  DumpFile unfinished_;
+  unsigned mode_ = 0644;  // as the file that is replaced has it
   const uint64_t limit_;
   int fd_ = -1;
   uint64_t size_ = 0;  // of the file, with the blanks

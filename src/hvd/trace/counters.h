@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hvd/base/tally.h"
+#include "hvd/base/monotonic_counter.h"
 #include "hvd/base/types.h"
 
 namespace hvd::trace {
@@ -29,7 +29,7 @@ constexpr size_t CountedKind(OpKind op, ReduceOp reduce) {
   return op > OpKind::kJoin ? 8 : static_cast<size_t>(op);
 }
 
-// A number as it is now. Thread safety: as Tally, with Set in the place of Add.
+// A number as it is now. Thread safety: as MonotonicCounter, with Set in the place of Add.
 class Gauge {
  public:
   void Set(uint64_t value) { value_.store(value, std::memory_order_relaxed); }
@@ -42,26 +42,26 @@ class Gauge {
 struct Counters {
   explicit Counters(int size) : peers(static_cast<size_t>(size)) {}
 
-  // Operations that this rank's callers submitted; see docs/guide/observability.md for what is counted when.
+  // Operations that this rank's callers submitted; see docs/operate/monitoring.md for what is counted when.
   struct alignas(64) Kind {
-    Tally completed;
-    Tally failed;
-    Tally timed_out;  // of the failed ones
-    Tally bytes;
-    Tally wait;  // ticks until all members wanted it
-    Tally run;   // ticks from then on
+    MonotonicCounter completed;
+    MonotonicCounter failed;
+    MonotonicCounter timed_out;  // of the failed ones
+    MonotonicCounter bytes;
+    MonotonicCounter wait;  // ticks until all members wanted it
+    MonotonicCounter run;   // ticks from then on
   };
   std::array<Kind, kCountedKinds.size()> kinds;
 
   // By rank, this one included.
   struct alignas(64) Peer {
-    Flow shm;    // data of operations, through shared memory
-    Tally last;  // operations for which this rank waited until that one came
-    Tally wait;  // ticks, in those
+    PeerByteCounts shm;     // data of operations, through shared memory
+    MonotonicCounter last;  // operations for which this rank waited until that one came
+    MonotonicCounter wait;  // ticks, in those
   };
   std::vector<Peer> peers;
 
-  // What tuning changes, of the global process set (docs/guide/autotune.md).
+  // What tuning changes, of the global process set (docs/guides/performance.md).
   struct InForce {
     Gauge chunk_percent;  // chunks and slices, of those that the job began with
     Gauge chunk_bytes;    // of data that is staged in shared memory
@@ -69,14 +69,14 @@ struct Counters {
     Gauge spin_us;        // before this rank sleeps
   } in_force;
 
-  Tally operations;  // over in any way, also those that nobody here asked for: a measure of progress
-  Tally cache_hits;
-  Tally requests;  // cache misses
-  Tally fusion_batches;
-  Tally fusion_tensors;
-  Tally fusion_bytes;
-  Tally sleeps;
-  Tally stalls;
+  MonotonicCounter operations;  // over in any way, also those that nobody here asked for: a measure of progress
+  MonotonicCounter cache_hits;
+  MonotonicCounter requests;  // cache misses
+  MonotonicCounter fusion_batches;
+  MonotonicCounter fusion_tensors;
+  MonotonicCounter fusion_bytes;
+  MonotonicCounter sleeps;
+  MonotonicCounter stalls;
 };
 
 }  // namespace hvd::trace

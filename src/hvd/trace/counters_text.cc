@@ -5,7 +5,7 @@
 
 #include <iterator>
 
-#include "hvd/trace/text.h"
+#include "hvd/trace/escape.h"
 
 namespace hvd::trace {
 namespace {
@@ -60,12 +60,13 @@ class Exposition {
   std::string text_;
 };
 
-void WriteKinds(const Readings& readings, Exposition& out) {
+void WriteKinds(const CounterSnapshot& snapshot, Exposition& out) {
   const auto metric = [&](std::string_view name, std::string_view help, auto member) {
     out.Metric(name, "counter", help);
-    for (const Readings::Kind& kind : readings.kinds) out.Value(kind.*member, fmt::format(",kind=\"{}\"", kind.name));
+    for (const CounterSnapshot::Kind& kind : snapshot.kinds)
+      out.Value(kind.*member, fmt::format(",kind=\"{}\"", kind.name));
   };
-  using Kind = Readings::Kind;
+  using Kind = CounterSnapshot::Kind;
   metric("operations_total", "Operations that succeeded.", &Kind::completed);
   metric("operations_failed_total", "Operations that ended with an error.", &Kind::failed);
   metric("operations_timed_out_total", "Failed operations whose time-out ran out.", &Kind::timed_out);
@@ -74,21 +75,21 @@ void WriteKinds(const Readings& readings, Exposition& out) {
   metric("operation_run_seconds_total", "Time from agreement until the result was there.", &Kind::run_s);
 }
 
-void WritePeers(const Readings& readings, Exposition& out) {
+void WritePeers(const CounterSnapshot& snapshot, Exposition& out) {
   out.Metric("peer_last_total", "counter", "Operations for which this peer was the last to come.");
-  for (const auto& peer : readings.peers) out.Value(peer.last, fmt::format(",peer=\"{}\"", peer.rank));
+  for (const auto& peer : snapshot.peers) out.Value(peer.last, fmt::format(",peer=\"{}\"", peer.rank));
   out.Metric("peer_wait_seconds_total", "counter", "Waiting time of the operations for which this peer was the last.");
-  for (const auto& peer : readings.peers) out.Value(peer.wait_s, fmt::format(",peer=\"{}\"", peer.rank));
+  for (const auto& peer : snapshot.peers) out.Value(peer.wait_s, fmt::format(",peer=\"{}\"", peer.rank));
   const auto bytes = [&](std::string_view name, std::string_view help, auto member) {
     out.Metric(name, "counter", help);
-    for (const auto& peer : readings.peers) {
-      for (const auto& way : peer.ways) {
-        out.Value(way.*member, fmt::format(",peer=\"{}\",transport=\"{}\"", peer.rank, way.transport));
+    for (const auto& peer : snapshot.peers) {
+      for (const auto& transport : peer.transports) {
+        out.Value(transport.*member, fmt::format(",peer=\"{}\",transport=\"{}\"", peer.rank, transport.transport));
       }
     }
   };
-  bytes("peer_sent_bytes_total", "Bytes that went to this peer.", &Readings::Way::sent);
-  bytes("peer_received_bytes_total", "Bytes that came from this peer.", &Readings::Way::received);
+  bytes("peer_sent_bytes_total", "Bytes that went to this peer.", &CounterSnapshot::TransportBytes::sent);
+  bytes("peer_received_bytes_total", "Bytes that came from this peer.", &CounterSnapshot::TransportBytes::received);
 }
 
 template <typename Items, typename Write>
@@ -101,24 +102,26 @@ std::string JsonObject(const Items& items, Write write) {
   return out + "}";
 }
 
-std::string JsonPeer(const Readings::Peer& peer) {
+std::string JsonPeer(const CounterSnapshot::Peer& peer) {
   const auto bytes = [&](auto member) {
-    return JsonObject(peer.ways,
-                      [&](const auto& way) { return fmt::format(R"("{}":{})", way.transport, way.*member); });
+    return JsonObject(peer.transports, [&](const auto& transport) {
+      return fmt::format(R"("{}":{})", transport.transport, transport.*member);
+    });
   };
   return fmt::format(R"("{}":{{"last":{},"wait_seconds":{},"sent_bytes":{},"received_bytes":{}}})", peer.rank,
-                     peer.last, Number(peer.wait_s), bytes(&Readings::Way::sent), bytes(&Readings::Way::received));
+                     peer.last, Number(peer.wait_s), bytes(&CounterSnapshot::TransportBytes::sent),
+                     bytes(&CounterSnapshot::TransportBytes::received));
 }
 
 }  // namespace
 
-Readings Read(const Counters& counters, const TickScale& ticks) {
+CounterSnapshot Read(const Counters& counters, const TickScale& ticks) {
   const TickScale::Pair now = ticks.Read();
-  Readings readings;
-  readings.uptime_s = ticks.SecondsSinceFirst(now);
+  CounterSnapshot snapshot;
+  snapshot.uptime_s = ticks.SecondsSinceFirst(now);
   for (size_t i = 0; i < kCountedKinds.size(); ++i) {
     const Counters::Kind& kind = counters.kinds[i];
-    readings.kinds.push_back({.name = kCountedKinds[i],
+    snapshot.kinds.push_back({.name = kCountedKinds[i],
                               .completed = kind.completed.load(),
                               .failed = kind.failed.load(),
                               .timed_out = kind.timed_out.load(),
@@ -128,30 +131,30 @@ Readings Read(const Counters& counters, const TickScale& ticks) {
   }
   for (size_t rank = 0; rank < counters.peers.size(); ++rank) {
     const Counters::Peer& peer = counters.peers[rank];
-    readings.peers.push_back({.rank = static_cast<Rank>(rank),
+    snapshot.peers.push_back({.rank = static_cast<Rank>(rank),
                               .last = peer.last.load(),
                               .wait_s = ticks.ToSeconds(peer.wait.load(), now),
-                              .ways = {}});
+                              .transports = {}});
   }
-  readings.cache_hits = counters.cache_hits.load();
-  readings.cache_misses = counters.requests.load();
-  readings.fusion_batches = counters.fusion_batches.load();
-  readings.fusion_tensors = counters.fusion_tensors.load();
-  readings.fusion_bytes = counters.fusion_bytes.load();
-  readings.chunk_percent = counters.in_force.chunk_percent.load();
-  readings.chunk_bytes = counters.in_force.chunk_bytes.load();
-  readings.eager_bytes = counters.in_force.eager_bytes.load();
-  readings.spin_us = counters.in_force.spin_us.load();
-  readings.stalls = counters.stalls.load();
-  readings.sleeps = counters.sleeps.load();
-  return readings;
+  snapshot.cache_hits = counters.cache_hits.load();
+  snapshot.cache_misses = counters.requests.load();
+  snapshot.fusion_batches = counters.fusion_batches.load();
+  snapshot.fusion_tensors = counters.fusion_tensors.load();
+  snapshot.fusion_bytes = counters.fusion_bytes.load();
+  snapshot.chunk_percent = counters.in_force.chunk_percent.load();
+  snapshot.chunk_bytes = counters.in_force.chunk_bytes.load();
+  snapshot.eager_bytes = counters.in_force.eager_bytes.load();
+  snapshot.spin_us = counters.in_force.spin_us.load();
+  snapshot.stalls = counters.stalls.load();
+  snapshot.sleeps = counters.sleeps.load();
+  return snapshot;
 }
 
-std::string ToJson(const Readings& r) {
+std::string ToJson(const CounterSnapshot& r) {
   std::string out = fmt::format(
       R"({{"rank":{},"size":{},"generation":{},"host":"{}","version":"{}","uptime_seconds":{},"operations":)", r.rank,
       r.size, r.generation, Escaped(r.host), Escaped(r.version), Number(r.uptime_s));
-  out += JsonObject(r.kinds, [](const Readings::Kind& kind) {
+  out += JsonObject(r.kinds, [](const CounterSnapshot::Kind& kind) {
     return fmt::format(
         R"("{}":{{"completed":{},"failed":{},"timed_out":{},"bytes":{},"wait_seconds":{},"run_seconds":{}}})",
         kind.name, kind.completed, kind.failed, kind.timed_out, kind.bytes, Number(kind.wait_s), Number(kind.run_s));
@@ -167,7 +170,7 @@ std::string ToJson(const Readings& r) {
   return out;
 }
 
-std::string ToPrometheus(const Readings& r) {
+std::string ToPrometheus(const CounterSnapshot& r) {
   Exposition out(r.rank);
   out.Metric("info", "gauge", "Always 1; the labels say who this is.")
       .Value(uint64_t{1}, fmt::format(",size=\"{}\",host=\"{}\",version=\"{}\"", r.size, EscapedLabel(r.host),

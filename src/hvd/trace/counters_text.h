@@ -15,7 +15,7 @@
 
 namespace hvd::trace {
 
-struct Readings {
+struct CounterSnapshot {
   // Who.
   Rank rank = 0;
   int size = 1;
@@ -35,8 +35,8 @@ struct Readings {
   };
   std::vector<Kind> kinds;
 
-  // Bytes by one way to a peer.
-  struct Way {
+  // Bytes between this rank and a peer by one transport.
+  struct TransportBytes {
     std::string_view transport;
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -45,7 +45,7 @@ struct Readings {
     Rank rank = 0;
     uint64_t last = 0;
     double wait_s = 0;
-    std::vector<Way> ways;  // none to this rank itself
+    std::vector<TransportBytes> transports;  // none to this rank itself
   };
   std::vector<Peer> peers;
 
@@ -63,12 +63,12 @@ struct Readings {
   uint64_t sleeps = 0;
 };
 
-// What the counters say now; who, the threshold and the ways are the caller's to fill in.
-Readings Read(const Counters& counters, const TickScale& ticks);
+// What the counters say now; who, the threshold and the transports are the caller's to fill in.
+CounterSnapshot Read(const Counters& counters, const TickScale& ticks);
 
-// One object; its keys are those of docs/guide/observability.md.
-std::string ToJson(const Readings& readings);
+// One object; its keys are those of docs/operate/monitoring.md.
+std::string ToJson(const CounterSnapshot& snapshot);
 // Version 0.0.4 of the format: text/plain; version=0.0.4.
-std::string ToPrometheus(const Readings& readings);
+std::string ToPrometheus(const CounterSnapshot& snapshot);
 
 }  // namespace hvd::trace

@@ -7,8 +7,8 @@
 #include <bit>
 #include <cstring>
 
+#include "hvd/trace/escape.h"
 #include "hvd/trace/host.h"
-#include "hvd/trace/text.h"
 
 namespace hvd::trace {
 namespace {
@@ -39,7 +39,7 @@ uint64_t WordAt(std::string_view text, size_t at) {
 FlightRecorder::FlightRecorder(FlightOptions options)
     : options_(std::move(options)),
       path_(options_.folder.empty() ? "" : fmt::format("{}/flight.{}.json", options_.folder, options_.rank)),
-      unfinished_path_(path_ + ".part"),
+      file_(options_.folder, path_),
       boot_(BootId()),
       mask_(std::bit_ceil(std::max(options_.entries, 1u)) - 1),
       entries_(std::make_unique<Entry[]>(mask_ + 1)),

@@ -26,6 +26,7 @@
 
 #include "hvd/base/result.h"
 #include "hvd/base/types.h"
+#include "hvd/trace/dump_file.h"
 #include "hvd/trace/ticks.h"
 
 namespace hvd::trace {
@@ -112,7 +113,10 @@ class FlightRecorder {
   // Writes FOLDER/flight.RANK.json, replacing an older one as a whole. `reason` is one word, then details if any:
   // "stall", "shutdown", "revoked: rank 2 was lost".
   Status Dump(std::string_view reason);
-  // For signal handlers: calls nothing but mkdir, open, write, close, rename and clock_gettime.
+  // Returns what Dump would write, for DumpFile; empty without a folder, or while another dump is being made.
+  std::string Snapshot(std::string_view reason);
+  // For signal handlers: calls nothing but mkdir, getrandom, open, write, close, rename, unlink and clock_gettime.
+  // Without a folder it writes one line to stderr that says so, but before a crash nothing.
   bool DumpFromSignal(std::string_view reason) noexcept;
 
   // The last operations, the newest first; at most that many.
@@ -191,11 +195,11 @@ class FlightRecorder {
   bool ReadDescription(Known known, Copy* copy) const;
   void ReadDetail(Id id, Copy* copy) const;
   bool Write(std::string_view reason) noexcept;
-  bool WriteAll(int fd, std::string_view reason) noexcept;
+  bool WriteAll(LineWriter& out, std::string_view reason) noexcept;
 
   const FlightOptions options_;
   const std::string path_;
-  const std::string unfinished_path_;
+  DumpFile file_;  // of the one who set dumping_
   const std::string boot_;
   const TickScale ticks_;
   const uint64_t mask_;

@@ -3,17 +3,14 @@
 // line per operation from the oldest to the newest, then {"end":true}, without which a file is not whole.
 //
 // Everything below Dump() may run inside a signal handler: no allocation, no lock, no stdio.
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "hvd/trace/escape.h"
 #include "hvd/trace/flight.h"
-#include "hvd/trace/text.h"
 
 namespace hvd::trace {
 namespace {
@@ -116,11 +113,10 @@ void FlightRecorder::Copy::WriteTo(LineWriter& out, Id id, const TickScale& tick
   out.Close().Close().Text("\n");
 }
 
-bool FlightRecorder::WriteAll(int fd, std::string_view reason) noexcept {
+bool FlightRecorder::WriteAll(LineWriter& out, std::string_view reason) noexcept {
   const TickScale::Pair now = ticks_.Read();
   const uint64_t end = next_.load(std::memory_order_acquire);
   const uint64_t begin = end > mask_ + 1 ? end - mask_ - 1 : 0;
-  LineWriter out(fd, buffer_.data(), buffer_.size());
   out.Open().Key("flight").Number(1);
   out.Key("rank").Number(options_.rank).Key("size").Number(options_.size);
   out.Key("generation").Number(options_.generation);
@@ -145,13 +141,24 @@ bool FlightRecorder::WriteAll(int fd, std::string_view reason) noexcept {
 
 bool FlightRecorder::Write(std::string_view reason) noexcept {
   if (dumping_.exchange(true, std::memory_order_acquire)) return true;
-  ::mkdir(options_.folder.c_str(), 0777);  // If that fails, so does open.
-  const int fd = ::open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  bool good = fd >= 0 && WriteAll(fd, reason);
-  if (fd >= 0) good = ::close(fd) == 0 && good;
-  good = good && ::rename(unfinished_path_.c_str(), path_.c_str()) == 0;
+  const int fd = file_.Begin();
+  bool good = fd >= 0;
+  if (good) {
+    LineWriter out(fd, buffer_.data(), buffer_.size());
+    good = WriteAll(out, reason);
+    good = file_.Finish(fd, good);
+  }
   dumping_.store(false, std::memory_order_release);
   return good;
+}
+
+std::string FlightRecorder::Snapshot(std::string_view reason) {
+  std::string text;
+  if (path_.empty() || dumping_.exchange(true, std::memory_order_acquire)) return text;
+  LineWriter out(&text, buffer_.data(), buffer_.size());
+  WriteAll(out, reason);
+  dumping_.store(false, std::memory_order_release);
+  return text;
 }
 
 Status FlightRecorder::Dump(std::string_view reason) {
@@ -159,6 +166,14 @@ Status FlightRecorder::Dump(std::string_view reason) {
   return Fail(Code::kUnknown, "cannot write {}: {}", path_, std::strerror(errno));
 }
 
-bool FlightRecorder::DumpFromSignal(std::string_view reason) noexcept { return path_.empty() || Write(reason); }
+bool FlightRecorder::DumpFromSignal(std::string_view reason) noexcept {
+  if (!path_.empty()) return Write(reason);
+  if (reason.starts_with("crash")) return true;
+  char buffer[256];
+  LineWriter out(STDERR_FILENO, buffer, sizeof buffer);
+  out.Text("hvd: rank ").Number(options_.rank).Text(" (pid ").Number(::getpid()).Text("): ").Text(reason);
+  out.Text(": no flight recorder file is written, because HOROVOD_FLIGHT_DIR is not set\n");
+  return out.Flush();
+}
 
 }  // namespace hvd::trace

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/trace/flight_signals.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+
+#include "hvd/base/crash_teller.h"
 
 namespace hvd::trace {
 namespace {
@@ -46,12 +49,51 @@ void DumpAll(std::string_view reason) {
   g_dumping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
+// While one lives, the process dies of SIGALRM when the time is over: the default action ends also a thread that sleeps
+// in a file system.
+class DumpLimit {
+ public:
+  DumpLimit() {
+    struct sigaction fatal {};
+    fatal.sa_handler = SIG_DFL;
+    ::sigaction(SIGALRM, &fatal, &before_);
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    ::pthread_sigmask(SIG_UNBLOCK, &alarm, &mask_);
+    left_ = ::alarm(kSeconds);
+  }
+  ~DumpLimit() {
+    ::alarm(left_);
+    ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+    ::sigaction(SIGALRM, &before_, nullptr);
+  }
+  DumpLimit(const DumpLimit&) = delete;
+  DumpLimit& operator=(const DumpLimit&) = delete;
+
+ private:
+  static constexpr unsigned kSeconds = 5;
+
+  struct sigaction before_ {};
+  sigset_t mask_;
+  unsigned left_ = 0;
+};
+
+void DumpCrash(int signo, std::string_view reason) {
+  if (const CrashTeller tell = crash_teller.load(std::memory_order_seq_cst)) tell(signo);
+  const DumpLimit limit;
+  DumpAll(reason);
+}
+
 void Handle(int signo, siginfo_t* info, void*) {
   const int saved_errno = errno;
   for (size_t i = 0; i < kHandled.size(); ++i) {
     if (kHandled[i].signo != signo) continue;
-    DumpAll(kHandled[i].reason);
-    if (!kHandled[i].crash) break;
+    if (!kHandled[i].crash) {
+      DumpAll(kHandled[i].reason);
+      break;
+    }
+    DumpCrash(signo, kHandled[i].reason);
     // Blocked until this handler returns, then for whoever handled it before, with the registers of the crash.
     ::sigaction(signo, &g_before[i], nullptr);
     const auto pid = ::syscall(SYS_getpid);
@@ -64,12 +106,15 @@ bool IsOurs(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &Handle;
 }
 
-void Install() {
+void Install(bool crashes) {
   for (size_t i = 0; i < kHandled.size(); ++i) {
-    struct sigaction& before = g_before[i];
+    if (kHandled[i].crash && !crashes) continue;
+    struct sigaction before {};
     if (::sigaction(kHandled[i].signo, nullptr, &before) != 0 || IsOurs(before)) continue;
     const bool is_default = (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
-    if (!kHandled[i].crash && !is_default) continue;
+    // A handler that was put over ours calls it.
+    if (!is_default && (g_installed[i] || !kHandled[i].crash)) continue;
+    g_before[i] = before;
     struct sigaction action {};
     action.sa_sigaction = &Handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
@@ -100,7 +145,8 @@ FlightSignals::FlightSignals(FlightRecorder& recorder) {
     g_slots[i].pid.store(::getpid(), std::memory_order_relaxed);
     g_slots[i].recorder.store(&recorder, std::memory_order_seq_cst);
   }
-  if (g_registered++ == 0) Install();
+  ++g_registered;
+  Install(!recorder.path().empty());
 }
 
 FlightSignals::~FlightSignals() {

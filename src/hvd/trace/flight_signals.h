@@ -2,9 +2,12 @@
 #pragma once
 // Dumps flight recorders on SIGUSR2 and before the process dies of SEGV, BUS, ILL, FPE or ABRT.
 //
-// SIGUSR2 is taken only where its action is the default one: schedulers and trainers use it, too. The handlers of
-// crashes are put over whatever is there, and hand the signal on to it afterwards. So: make this after other crash
-// handlers of the library, and destroy it before them.
+// SIGUSR2 is taken only where its action is the default one: schedulers and trainers use it, too. A recorder without a
+// folder answers it with one line on stderr, so the signal never ends a rank. The handlers of crashes are installed if
+// a recorder has a folder. They are put over whatever is there, call crash_teller first, and hand the signal on
+// afterwards. So: make this after other crash handlers of the library, and destroy it before them.
+//
+// A file system that does not answer cannot hold a crash up: after 5 s the process dies of SIGALRM.
 //
 // Thread safety: everything. A forked child dumps nothing.
 

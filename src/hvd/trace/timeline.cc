@@ -10,7 +10,7 @@
 
 #include "hvd/base/log.h"
 #include "hvd/base/signal_mask.h"
-#include "hvd/trace/text.h"
+#include "hvd/trace/escape.h"
 #include "hvd/trace/timeline_writer.h"
 
 namespace hvd::trace {

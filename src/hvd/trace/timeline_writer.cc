@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hvd/base/planted_link.h"
+#include "hvd/base/tensor_labels.h"
+#include "hvd/trace/escape.h"
 #include "hvd/trace/host.h"
-#include "hvd/trace/text.h"
 #include "hvd/trace/ticks.h"
 
 namespace hvd::trace {
@@ -37,6 +39,7 @@ Result<std::string> FollowLinks(std::string path) {
   constexpr int kMostLinks = 40;  // as the kernel's
   std::array<char, 4096> target;
   for (int links = 0; links < kMostLinks; ++links) {
+    HVD_RETURN_IF_ERROR(CheckNoPlantedLink(path));
     const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
     if (length < 0) return path;  // no link, or none that can be read: opening it will tell
     const std::string_view next(target.data(), static_cast<size_t>(length));
@@ -139,9 +142,12 @@ Status TimelineWriter::TryWrite(const TimelineEvent& event) {
       return file_->Append(Span(fmt::format("NEGOTIATE_{}", NameOf(op)), event, process, {}));
     case Kind::kExecuted: {
       const Shape shape(event.shape, event.shape + event.dims);
+      // Now rather than when the row began: a peer may have announced the name before this rank labelled it.
+      const std::string label = TensorLabel({event.name, event.name_length});
+      const std::string variable = label.empty() ? label : fmt::format(R"(, "variable": "{}")", Escaped(label));
       return file_->Append(Span(NameOf(op), event, process,
-                                fmt::format(R"(, "args": {{"dtype": "{}", "shape": "{}"}})",
-                                            NameOf(static_cast<DType>(event.dtype)), ToString(shape))));
+                                fmt::format(R"(, "args": {{"dtype": "{}", "shape": "{}"{}}})",
+                                            NameOf(static_cast<DType>(event.dtype)), ToString(shape), variable)));
     }
     case Kind::kActivity: {
       const Time begin = std::max(event.begin, base_);

@@ -25,7 +25,7 @@ T Get(const std::byte* in) {
 bool FitsType(const FrameHeader& h) {
   switch (h.type) {
     case FrameType::kMessage:
-      return h.lane == 0 && h.total == h.length && h.length <= kMaxMessageBytes;
+      return h.lane == 0 && h.total == h.length && h.length <= kMaxMessageBytes + kSealBytes;
     case FrameType::kEager:
       return h.total == h.length && h.length <= kEagerBytes;
     case FrameType::kAnnounce:
@@ -36,7 +36,7 @@ bool FitsType(const FrameHeader& h) {
     case FrameType::kCredit:
       return h.length == 0 && h.lane == 0 && h.total <= kEagerWindow;
     case FrameType::kFail:
-      return h.lane == 0 && h.total == h.length && h.length <= kMaxFailBytes;
+      return h.lane == 0 && h.total == h.length && h.length <= kMaxFailBytes + kSealBytes;
     case FrameType::kBye:
       return h.length == 0 && h.lane == 0 && h.total == 0;
   }

@@ -16,7 +16,7 @@
 namespace hvd::transport {
 
 enum class FrameType : uint8_t {
-  kMessage = 1,   // a control message; total = length
+  kMessage = 1,   // a control message; total = length. Like kFail with a code of kSealBytes at its end, see seal.h
   kEager = 2,     // a whole small Send; total = length
   kAnnounce = 3,  // a Send of `total` bytes exists; its data waits for a grant
   kGrant = 4,     // a Recv of `total` bytes is posted: send its data
@@ -32,6 +32,8 @@ inline constexpr size_t kEagerBytes = 64 << 10;
 // Larger data is cut into frames of this size, so that lanes can take turns.
 inline constexpr size_t kMaxDataBytes = 256 << 10;
 inline constexpr size_t kMaxFailBytes = 1024;
+// The authentication code of a control message, where the connection has one.
+inline constexpr size_t kSealBytes = 16;
 // Eager data that the receiver may have to keep because no Recv is posted, per pair. A sender without window left
 // announces small data too.
 inline constexpr size_t kEagerWindow = 8 << 20;

@@ -16,7 +16,7 @@ class FramedPair final : public Pair {
   FramedPair& operator=(const FramedPair&) = delete;
 
   Rank peer() const override { return core_->peer(); }
-  const Flow& flow() const override { return core_->flow(); }
+  const PeerByteCounts& flow() const override { return core_->flow(); }
   void OnMessage(MessageHandler handler) override { core_->OnMessage(std::move(handler)); }
   void OnClosed(std::function<void(Error)> handler) override { core_->OnClosed(std::move(handler)); }
   void SendMessage(std::span<const std::byte> message) override { core_->SendMessage(message); }
@@ -37,8 +37,9 @@ class FramedPair final : public Pair {
 
 }  // namespace
 
-Result<std::unique_ptr<Pair>> CreateFramedPair(Rank peer, std::unique_ptr<ByteStream> stream, loop::Loop* loop) {
-  auto core = std::make_shared<FramedPairCore>(peer, std::move(stream), loop);
+Result<std::unique_ptr<Pair>> CreateFramedPair(Rank peer, std::unique_ptr<ByteStream> stream, loop::Loop* loop,
+                                               std::unique_ptr<Seal> seal) {
+  auto core = std::make_shared<FramedPairCore>(peer, std::move(stream), loop, std::move(seal));
   HVD_RETURN_IF_ERROR(core->Start());
   return std::unique_ptr<Pair>(std::make_unique<FramedPair>(std::move(core)));
 }

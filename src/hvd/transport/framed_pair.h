@@ -16,9 +16,12 @@
 #include "hvd/loop/loop.h"
 #include "hvd/transport/byte_stream.h"
 #include "hvd/transport/pair.h"
+#include "hvd/transport/seal.h"
 
 namespace hvd::transport {
 
-Result<std::unique_ptr<Pair>> CreateFramedPair(Rank peer, std::unique_ptr<ByteStream> stream, loop::Loop* loop);
+// `seal`: authenticates control messages; nullptr where the stream itself cannot be changed by others.
+Result<std::unique_ptr<Pair>> CreateFramedPair(Rank peer, std::unique_ptr<ByteStream> stream, loop::Loop* loop,
+                                               std::unique_ptr<Seal> seal = nullptr);
 
 }  // namespace hvd::transport

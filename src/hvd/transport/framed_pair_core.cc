@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/transport/framed_pair_core.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -26,8 +27,23 @@ bool FramedPairCore::AddMessage(std::span<const std::byte> message) {
     FailHere({Code::kInvalidArgument, fmt::format("a control message of {} bytes is too large", message.size())});
     return false;
   }
-  outbox_.AddMessage(message);
+  outbox_.AddMessage(message, CodeOf(FrameType::kMessage, message));
   return true;
+}
+
+std::span<const std::byte> FramedPairCore::CodeOf(FrameType type, std::span<const std::byte> payload) {
+  if (seal_ == nullptr) return {};
+  // Without a code, which OpenSSL makes of anything, the peer refuses the frame.
+  if (auto code = seal_->Close(type, payload)) code_ = *code;
+  return std::as_bytes(std::span(code_));
+}
+
+std::optional<std::span<const std::byte>> FramedPairCore::Opened(FrameType type, std::span<const std::byte> payload) {
+  if (seal_ == nullptr) return payload;
+  auto opened = seal_->Open(type, payload);
+  if (opened) return *opened;
+  FailHere(std::move(opened).error());
+  return std::nullopt;
 }
 
 void FramedPairCore::SendMessage(std::span<const std::byte> message) {
@@ -136,8 +152,10 @@ bool FramedPairCore::ReadSome() {
 void FramedPairCore::Dispatch(const InboxEvent& event) {
   switch (event.kind) {
     case InboxEvent::kMessage:
-      // Held here, because the handler may destroy the pair.
-      if (const auto handler = on_message_; *handler) (*handler)(event.payload);
+      if (const auto message = Opened(FrameType::kMessage, event.payload)) {
+        // Held here, because the handler may destroy the pair.
+        if (const auto handler = on_message_; *handler) (*handler)(*message);
+      }
       return;
     case InboxEvent::kBytes:
       AddDueBytes(event.op);
@@ -150,11 +168,12 @@ void FramedPairCore::Dispatch(const InboxEvent& event) {
       if (auto status = outbox_.OnCredit(event.total); !status) FailHere(std::move(status).error());
       return;
     case InboxEvent::kFail:
-      FailByPeer(
-          {Code::kInternal,
-           fmt::format("rank {} ended the connection: {}", peer_,
-                       std::string_view(reinterpret_cast<const char*>(event.payload.data()), event.payload.size())),
-           peer_});
+      if (const auto why = Opened(FrameType::kFail, event.payload)) {
+        FailByPeer({Code::kInternal,
+                    fmt::format("rank {} ended the connection: {}", peer_,
+                                std::string_view(reinterpret_cast<const char*>(why->data()), why->size())),
+                    peer_});
+      }
       return;
     case InboxEvent::kBye:
       FailByPeer({Code::kUnknown, fmt::format("rank {} closed the connection", peer_), peer_});
@@ -300,7 +319,8 @@ void FramedPairCore::FailHere(Error error) {
   error.message = fmt::format("connection to rank {} failed: {}", peer_, error.message);
   state_ = State::kDraining;
   EndOpen(std::move(error), /*tell_owner=*/true, /*by_peer=*/false);
-  outbox_.AddFail(reason);
+  const auto why = std::as_bytes(std::span(reason)).first(std::min(reason.size(), kMaxFailBytes));
+  outbox_.AddFail(why, CodeOf(FrameType::kFail, why));
   StartDraining();
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,17 +22,18 @@
 #include "hvd/transport/framed_pair_ops.h"
 #include "hvd/transport/framed_pair_outbox.h"
 #include "hvd/transport/pair.h"
+#include "hvd/transport/seal.h"
 
 namespace hvd::transport {
 
 class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
  public:
-  FramedPairCore(Rank peer, std::unique_ptr<ByteStream> stream, loop::Loop* loop)
-      : peer_(peer), stream_(std::move(stream)), loop_(loop) {}
+  FramedPairCore(Rank peer, std::unique_ptr<ByteStream> stream, loop::Loop* loop, std::unique_ptr<Seal> seal)
+      : peer_(peer), stream_(std::move(stream)), loop_(loop), seal_(std::move(seal)) {}
 
   Status Start();
   Rank peer() const { return peer_; }
-  const Flow& flow() const { return flow_; }
+  const PeerByteCounts& flow() const { return flow_; }
   void OnMessage(MessageHandler handler) { on_message_ = std::make_shared<MessageHandler>(std::move(handler)); }
   void OnClosed(std::function<void(Error)> handler) { on_closed_ = std::move(handler); }
   void SendMessage(std::span<const std::byte> message);
@@ -54,6 +56,10 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   bool ReadSome();
   bool WriteSome();
   void Dispatch(const InboxEvent& event);
+  // The authentication code of a frame that is to be sent; empty without a seal.
+  std::span<const std::byte> CodeOf(FrameType type, std::span<const std::byte> payload);
+  // The payload of a frame that came, without its code; nothing if the code is wrong, which ends the pair.
+  std::optional<std::span<const std::byte>> Opened(FrameType type, std::span<const std::byte> payload);
   void AddDueBytes(const std::shared_ptr<RecvOp>& op);
   void OnWriteError(const Error& error);
   void DrainReads();
@@ -77,9 +83,11 @@ class FramedPairCore : public std::enable_shared_from_this<FramedPairCore> {
   const Rank peer_;
   std::unique_ptr<ByteStream> stream_;
   loop::Loop* const loop_;
+  const std::unique_ptr<Seal> seal_;
+  net::Gmac::Tag code_{};  // the last that CodeOf has made
   Outbox outbox_;
   Inbox inbox_{&outbox_};
-  Flow flow_;
+  PeerByteCounts flow_;
   State state_ = State::kOpen;
   std::optional<Error> end_;  // why the state is not open
   std::shared_ptr<MessageHandler> on_message_ = std::make_shared<MessageHandler>();

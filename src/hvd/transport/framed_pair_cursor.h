@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "hvd/kernel/kernel.h"
 
 namespace hvd::transport {
 
@@ -55,7 +56,7 @@ class IovecCursor {
     left_ -= from.size();
     while (!from.empty()) {
       const size_t length = std::min(buffers_[index_].iov_len - offset_, from.size());
-      if (length > 0) std::memcpy(static_cast<std::byte*>(buffers_[index_].iov_base) + offset_, from.data(), length);
+      if (length > 0) kernel::Copy(static_cast<std::byte*>(buffers_[index_].iov_base) + offset_, from.data(), length);
       offset_ += length;
       from = from.subspan(length);
       if (offset_ == buffers_[index_].iov_len) {

@@ -5,11 +5,15 @@
 #include <cstring>
 #include <utility>
 
+#include "hvd/kernel/kernel.h"
+
 namespace hvd::transport {
 namespace {
 
 constexpr size_t kTargetPieces = 256;
 constexpr size_t kReturnWindowAt = kEagerWindow / 8;
+// Sends that a peer may begin before anybody here asks for them. Far more than a job has operations in flight.
+constexpr size_t kMostUnclaimed = 1 << 20;
 
 }  // namespace
 
@@ -29,6 +33,8 @@ Result<std::shared_ptr<RecvOp>> Inbox::Post(Lane id, std::vector<iovec> into, Pa
   }
   const std::shared_ptr<Arrival> arrival = std::move(lane.arrivals.front());
   lane.arrivals.pop_front();
+  --unclaimed_;
+  if (arrival->eager) unclaimed_cost_ -= EagerCost(arrival->total);
   if (auto same = CheckSizes(id, arrival->total, op->total); !same) {
     lane.posted.push_back(std::move(op));  // so that it fails with the rest
     return Fail(std::move(same).error());
@@ -159,6 +165,12 @@ Status Inbox::BeginArrival(const FrameHeader& header) {
   RecvLane& lane = lanes_[header.lane];
   auto arrival = std::make_shared<Arrival>(Arrival{.total = header.total, .eager = header.type == FrameType::kEager});
   if (lane.posted.empty()) {
+    const size_t cost = arrival->eager ? EagerCost(header.total) : 0;
+    if (unclaimed_ >= kMostUnclaimed || cost > kEagerWindow - unclaimed_cost_) {
+      return Fail(Code::kInternal, "the peer sends more than its window before anybody asks for it");
+    }
+    ++unclaimed_;
+    unclaimed_cost_ += cost;
     if (arrival->eager) arrival->data.resize(header.length);
     arrival_ = arrival;
     lane.arrivals.push_back(std::move(arrival));
@@ -195,10 +207,10 @@ void Inbox::TakeStaged() {
     op_->into.Fill(bytes);
     progress_ = true;
   } else if (arrival_ != nullptr) {
-    std::memcpy(arrival_->data.data() + arrival_->filled, bytes.data(), bytes.size());
+    kernel::Copy(arrival_->data.data() + arrival_->filled, bytes.data(), bytes.size());
     arrival_->filled += bytes.size();
   } else if (!plain_.empty()) {
-    std::memcpy(plain_.data() + (plain_.size() - frame_left_), bytes.data(), bytes.size());
+    kernel::Copy(plain_.data() + (plain_.size() - frame_left_), bytes.data(), bytes.size());
   }
   frame_left_ -= bytes.size();
   staged_begin_ += bytes.size();

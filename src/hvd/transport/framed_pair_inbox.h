@@ -90,6 +90,9 @@ class Inbox {
 
   Outbox* const outbox_;
   std::unordered_map<Lane, RecvLane> lanes_;
+  // Of arrivals that no Recv has claimed. A peer that goes beyond its window is broken.
+  size_t unclaimed_cost_ = 0;
+  size_t unclaimed_ = 0;
   size_t window_to_return_ = 0;
 
   // The frame whose payload is being read, and where the payload goes: to op_, arrival_ or plain_.

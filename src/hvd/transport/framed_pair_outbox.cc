@@ -27,10 +27,20 @@ Outbox::Frame& Outbox::AddFrame(const FrameHeader& header) {
   return frame;
 }
 
-void Outbox::AddMessage(std::span<const std::byte> message) {
-  Frame& frame =
-      AddFrame({.type = FrameType::kMessage, .length = static_cast<uint32_t>(message.size()), .total = message.size()});
-  frame.owned.assign(message.begin(), message.end());
+void Outbox::AddOwned(FrameType type, std::span<const std::byte> payload, std::span<const std::byte> code) {
+  const size_t length = payload.size() + code.size();
+  Frame& frame = AddFrame({.type = type, .length = static_cast<uint32_t>(length), .total = length});
+  frame.owned.reserve(length);
+  frame.owned.assign(payload.begin(), payload.end());
+  frame.owned.insert(frame.owned.end(), code.begin(), code.end());
+}
+
+void Outbox::AddMessage(std::span<const std::byte> message, std::span<const std::byte> code) {
+  AddOwned(FrameType::kMessage, message, code);
+}
+
+void Outbox::AddFail(std::span<const std::byte> reason, std::span<const std::byte> code) {
+  AddOwned(FrameType::kFail, reason, code);
 }
 
 void Outbox::AddGrant(Lane lane, uint64_t total) {
@@ -38,13 +48,6 @@ void Outbox::AddGrant(Lane lane, uint64_t total) {
 }
 
 void Outbox::AddCredit(uint64_t bytes) { AddFrame({.type = FrameType::kCredit, .total = bytes}); }
-
-void Outbox::AddFail(std::string_view reason) {
-  const size_t length = std::min(reason.size(), kMaxFailBytes);
-  Frame& frame = AddFrame({.type = FrameType::kFail, .length = static_cast<uint32_t>(length), .total = length});
-  const auto bytes = std::as_bytes(std::span(reason.data(), length));
-  frame.owned.assign(bytes.begin(), bytes.end());
-}
 
 void Outbox::AddBye() { AddFrame({.type = FrameType::kBye}); }
 

@@ -33,11 +33,12 @@ namespace hvd::transport {
 
 class Outbox {
  public:
-  void AddMessage(std::span<const std::byte> message);
+  // `code`: goes behind the message; empty where the connection has no seal.
+  void AddMessage(std::span<const std::byte> message, std::span<const std::byte> code);
   void AddSend(Lane lane, std::vector<iovec> data, Completion done);
   void AddGrant(Lane lane, uint64_t total);
   void AddCredit(uint64_t bytes);
-  void AddFail(std::string_view reason);
+  void AddFail(std::span<const std::byte> reason, std::span<const std::byte> code);
   void AddBye();
 
   // kInternal if the peer's Recv has another size than our Send. May come before the Send; then the Send finds out.
@@ -90,6 +91,7 @@ class Outbox {
   };
 
   Frame& AddFrame(const FrameHeader& header);
+  void AddOwned(FrameType type, std::span<const std::byte> payload, std::span<const std::byte> code);
   Status Grant(const Key& key, BulkLane& lane, uint64_t total);
   void QueueIfReady(const Key& key, BulkLane& lane);
   void BuildBatch();

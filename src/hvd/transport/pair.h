@@ -4,8 +4,9 @@
 // receiver asks for. A lane belongs to one operation of one process set, so operations never wait for each other's
 // data.
 //
-// Thread safety: call with the progress token. Completions and handlers run inside Loop::Turn or Poll, never inside the
-// call that causes them. Lifetime: a buffer passed in must stay valid until its completion runs, also after Close().
+// Thread safety: call with the progress token. Completions and handlers run inside Loop::RunOnce or Poll, never inside
+// the call that causes them. Lifetime: a buffer passed in must stay valid until its completion runs, also after
+// Close().
 
 #include <sys/uio.h>
 
@@ -14,8 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "hvd/base/monotonic_counter.h"
 #include "hvd/base/result.h"
-#include "hvd/base/tally.h"
 #include "hvd/base/types.h"
 
 namespace hvd::transport {
@@ -33,8 +34,8 @@ class Pair {
   virtual ~Pair() = default;
   virtual Rank peer() const = 0;
   // Bytes that the connection has taken and given, headers included. From any thread.
-  virtual const Flow& flow() const = 0;
-  // One handler per pair; set it before the first Turn. Messages arrive in the order in which they were sent.
+  virtual const PeerByteCounts& flow() const = 0;
+  // One handler per pair; set it before the first RunOnce. Messages arrive in the order in which they were sent.
   virtual void OnMessage(MessageHandler handler) = 0;
   // Called at most once, when the connection ends for any reason but our own Close(): the reason, in words.
   virtual void OnClosed(std::function<void(Error)> handler) = 0;

@@ -24,7 +24,8 @@ struct Cause {
   enum Kind : int32_t { kNone = 0, kDied = 1, kSignal = 2, kSilent = 3, kLeft = 4, kStall = 5 };
   int32_t kind = kNone;
   int32_t rank = -1;   // global rank at fault
-  int32_t detail = 0;  // kSignal: its number; kSilent: seconds, or 0: the heartbeat time-out; kLeft: 1: in good order
+  int32_t detail = 0;  // kSignal: its number; kSilent: seconds, or 0: the heartbeat time-out; kLeft: 1: in good order;
+                       // kStall: 1: no rank is more wrong than the others
   int32_t pid = 0;
 };
 
@@ -43,9 +44,9 @@ class Window {
   // local ranks carve the same sizes in the same order (process sets are created at agreed points, members or not).
   virtual Result<std::byte*> Carve(size_t bytes) = 0;
 
-  // Where `offset` in the arena of `local` is mapped here; maps that arena at first use. nullptr if it cannot be
-  // mapped.
-  virtual std::byte* PeerArena(int local, uint64_t offset) = 0;
+  // Where `bytes` at `offset` in the arena of `local` are mapped here; maps that arena at first use. nullptr if it
+  // cannot be mapped, or ends before that.
+  virtual std::byte* PeerArena(int local, uint64_t offset, uint64_t bytes) = 0;
 
   // --- memory that is in no arena ---
   // Whether every local rank could read that of every other one when they met, and this one has not lost the right.
@@ -67,7 +68,7 @@ class Window {
   virtual void BeginSleep() = 0;
   virtual void EndSleep() = 0;
   // Makes BeginSleep dearer and RingAll cheaper: for ranks that seldom sleep. For good.
-  virtual void PayForFences() {}
+  virtual void UseAsymmetricFences() {}
 
   // --- life and death; see shm/board.h for how it is noticed ---
   virtual PeerState peer_state(int local) const = 0;
@@ -81,8 +82,8 @@ class Window {
   // Says that this rank writes to no peer's memory any more in this generation.
   virtual void SetQuiesced() = 0;
   // Whether `local` is quiesced, has left, or is dead and fenced: it can store into nobody's memory any more.
-  virtual bool Harmless(int local) = 0;
-  // Kills a peer that was declared lost (SIGKILL by pidfd). Harmless() turns true once it cannot write any more.
+  virtual bool CannotStore(int local) = 0;
+  // Kills a peer that was declared lost (SIGKILL by pidfd). CannotStore() turns true once it cannot write any more.
   virtual void Kill(int local) = 0;
   // Clean goodbye: peers see kLeft. Nothing of this rank is needed by anybody after that.
   virtual void SayGoodbye() = 0;

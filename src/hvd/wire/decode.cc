@@ -5,10 +5,10 @@
 #include <string_view>
 #include <utility>
 
-#include "hvd/wire/check.h"
 #include "hvd/wire/control.h"
 #include "hvd/wire/control_generated.h"
 #include "hvd/wire/hot_frames.h"
+#include "hvd/wire/limit_check.h"
 
 namespace hvd::wire {
 namespace {
@@ -41,13 +41,14 @@ class Decoder {
         return RevokeBody(*control.body_as_Revoke());
       case fbs::Body::Stalled:
         return StalledBody(*control.body_as_Stalled());
-      case fbs::Body::Inquiry:
-        return ControlMessage(Inquiry{control.body_as_Inquiry()->number(), control.body_as_Inquiry()->dump()});
-      case fbs::Body::Account:
-        return AccountBody(*control.body_as_Account());
-      case fbs::Body::Reached: {
-        const fbs::Reached& reached = *control.body_as_Reached();
-        return ControlMessage(Reached{reached.set(), reached.epoch(), reached.first(), reached.head()});
+      case fbs::Body::StatusQuery:
+        return ControlMessage(
+            StatusQuery{control.body_as_StatusQuery()->number(), control.body_as_StatusQuery()->dump()});
+      case fbs::Body::StatusReply:
+        return StatusReplyBody(*control.body_as_StatusReply());
+      case fbs::Body::StreamEnd: {
+        const fbs::StreamEnd& end = *control.body_as_StreamEnd();
+        return ControlMessage(StreamEnd{end.set(), end.epoch(), end.first(), end.head()});
       }
       case fbs::Body::NONE:
         break;
@@ -222,9 +223,9 @@ class Decoder {
     out.before = in.before();
     if (out.stage < Waiting::Stage::kAsked || out.stage > Waiting::Stage::kHeld) return Bad("unknown stage");
     if (out.waited_ms < 0) return Bad("a time is negative");
-    HVD_ASSIGN_OR_RETURN(out.request.name, Text(in.name(), Account::kMaxShownName));
+    HVD_ASSIGN_OR_RETURN(out.request.name, Text(in.name(), StatusReply::kMaxShownName));
     HVD_ASSIGN_OR_RETURN(out.request.signature, ReadSignature(in.signature()));
-    HVD_ASSIGN_OR_RETURN(out.missing, Numbers(in.missing(), Account::kMaxMissing));
+    HVD_ASSIGN_OR_RETURN(out.missing, Numbers(in.missing(), StatusReply::kMaxMissing));
     if (out.missing_count < 0 || out.missing.size() > static_cast<size_t>(out.missing_count)) {
       return Bad("more ranks than counted");
     }
@@ -238,19 +239,19 @@ class Decoder {
     out.op = static_cast<OpKind>(in->op());
     out.ago_ms = in->ago_ms();
     if (out.op < OpKind::kAllreduce || out.op > OpKind::kRemoveProcessSet) return Bad("unknown operation");
-    HVD_ASSIGN_OR_RETURN(out.name, Text(in->name(), Account::kMaxShownName));
+    HVD_ASSIGN_OR_RETURN(out.name, Text(in->name(), StatusReply::kMaxShownName));
     return out;
   }
 
-  Result<ControlMessage> AccountBody(const fbs::Account& in) {
-    Account out;
+  Result<ControlMessage> StatusReplyBody(const fbs::StatusReply& in) {
+    StatusReply out;
     out.number = in.number();
     out.blocked = in.blocked();
     out.more = in.more();
     HVD_ASSIGN_OR_RETURN(out.submitted, ReadLast(in.submitted()));
     HVD_ASSIGN_OR_RETURN(out.finished, ReadLast(in.finished()));
     if (in.waiting() != nullptr) {
-      if (in.waiting()->size() > Account::kMaxWaiting) return Bad("too many operations");
+      if (in.waiting()->size() > StatusReply::kMaxWaiting) return Bad("too many operations");
       for (const fbs::Waiting* waiting : *in.waiting()) {
         HVD_RETURN_IF_ERROR(ReadWaiting(*waiting, out.waiting.emplace_back()));
       }

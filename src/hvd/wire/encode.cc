@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "hvd/base/text.h"
+#include "hvd/base/utf8.h"
 #include "hvd/wire/control.h"
 #include "hvd/wire/control_generated.h"
 #include "hvd/wire/hot_frames.h"
@@ -114,21 +114,21 @@ class Encoder {
   Encoded operator()(const Stalled& m) {
     return {fbs::Body::Stalled, fbs::CreateStalled(builder_, m.waited_ms).Union()};
   }
-  Encoded operator()(const Inquiry& m) {
-    return {fbs::Body::Inquiry, fbs::CreateInquiry(builder_, m.number, m.dump).Union()};
+  Encoded operator()(const StatusQuery& m) {
+    return {fbs::Body::StatusQuery, fbs::CreateStatusQuery(builder_, m.number, m.dump).Union()};
   }
-  Encoded operator()(const Account& m) {
+  Encoded operator()(const StatusReply& m) {
     std::vector<Offset<fbs::Waiting>> waiting;
     waiting.reserve(m.waiting.size());
     for (const Waiting& one : m.waiting) waiting.push_back(Put(builder_, one));
     const auto submitted = Put(builder_, m.submitted);
     const auto finished = Put(builder_, m.finished);
     const auto vector = builder_.CreateVector(waiting);
-    return {fbs::Body::Account,
-            fbs::CreateAccount(builder_, m.number, m.blocked, submitted, finished, vector, m.more).Union()};
+    return {fbs::Body::StatusReply,
+            fbs::CreateStatusReply(builder_, m.number, m.blocked, submitted, finished, vector, m.more).Union()};
   }
-  Encoded operator()(const Reached& m) {
-    return {fbs::Body::Reached, fbs::CreateReached(builder_, m.set, m.epoch, m.first, m.head).Union()};
+  Encoded operator()(const StreamEnd& m) {
+    return {fbs::Body::StreamEnd, fbs::CreateStreamEnd(builder_, m.set, m.epoch, m.first, m.head).Union()};
   }
   // These have frames of their own.
   Encoded operator()(const ReadyMessage&) { return {}; }

@@ -71,7 +71,7 @@ struct Execution {
   bool operator==(const Execution&) const = default;
 };
 
-// How members move data, where that can be changed while the job runs. Autotuning does; see engine/tuning.cc.
+// How members move data, where that can be changed while the job runs. Autotuning does; see engine/autotuning.cc.
 struct Tuning {
   static constexpr int32_t kMostPercent = 400;  // a staging area has room for one chunk then
   static constexpr int64_t kMostEager = 64 << 20;
@@ -131,13 +131,13 @@ struct MarkMessage {
 };
 
 // Member to member, before it leaves: how far it has decided the announcement stream.
-struct Reached {
+struct StreamEnd {
   int32_t set = 0;
   uint64_t epoch = 0;
   uint64_t first = 0;  // position of the epoch
   uint64_t head = 0;   // first position that is not decided
 
-  bool operator==(const Reached&) const = default;
+  bool operator==(const StreamEnd&) const = default;
 };
 
 // Sequencer to member: entries at positions first_position, first_position + 1, ...
@@ -179,8 +179,8 @@ struct Stalled {
   int64_t waited_ms = 0;
 };
 
-// "What are you doing?" Answered by an Account with the same number. `dump`: also write the flight recorder's file.
-struct Inquiry {
+// "What are you doing?" Answered by a StatusReply with the same number. `dump`: also write the flight recorder's file.
+struct StatusQuery {
   uint64_t number = 0;
   bool dump = false;
 };
@@ -216,7 +216,7 @@ struct Last {
 };
 
 // What a rank is doing.
-struct Account {
+struct StatusReply {
   static constexpr size_t kMaxWaiting = 200;
   static constexpr size_t kMaxMissing = 64;
   static constexpr size_t kMaxShownName = 1024;
@@ -229,6 +229,6 @@ struct Account {
 };
 
 using ControlMessage = std::variant<RequestMessage, ReadyMessage, MarkMessage, LogMessage, Goodbye, Ping, Pong, Revoke,
-                                    Stalled, Inquiry, Account, Reached>;
+                                    Stalled, StatusQuery, StatusReply, StreamEnd>;
 
 }  // namespace hvd::wire

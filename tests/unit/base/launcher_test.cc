@@ -170,7 +170,7 @@ TEST(Launcher, RankAndWorldSizeAloneMayBeAnybodys) {
   Config config;
   config.launcher = *Find({{"RANK", "gold"}, {"WORLD_SIZE", "large"}});
   EXPECT_EQ(config.launcher.kind, LauncherKind::kNone);
-  EXPECT_THAT(config.launcher.hint, HasSubstr("neither MASTER_ADDR nor MASTER_PORT"));
+  EXPECT_THAT(config.launcher.hint, HasSubstr("MASTER_ADDR and MASTER_PORT are not set"));
   EXPECT_TRUE(FollowLauncher(&config));
   EXPECT_TRUE(FollowLauncher(&config));
   EXPECT_EQ(Find({{"RANK", "0"}})->hint, "");

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <vector>
+
+#include "hvd/controller/agreement_check.h"
 #include "hvd/controller/sequencer.h"
 #include "tests/unit/controller/requests.h"
 
@@ -115,6 +119,33 @@ TEST(Disagreement, AllgatherThatCannotBeCountedFails) {
   const int64_t huge = int64_t{1} << 60;
   EXPECT_THAT(Negotiate({With(OpKind::kAllgather, {huge}), With(OpKind::kAllgather, {huge})}),
               HasSubstr("too many bytes"));
+}
+
+TEST(RowsFit, OneNumberOfEachMember) {
+  const Signature own = With(OpKind::kAllgather, {2, 3});
+  EXPECT_TRUE(RowsFit(own, std::vector<int64_t>{5, 2, 0}, 3, 1));
+  EXPECT_FALSE(RowsFit(own, std::vector<int64_t>{5, 2}, 3, 1));
+  EXPECT_FALSE(RowsFit(own, std::vector<int64_t>{5, 2, 0, 0}, 3, 1));
+  EXPECT_FALSE(RowsFit(own, {}, 3, 1));
+  EXPECT_FALSE(RowsFit(With(OpKind::kAllgather, {}), std::vector<int64_t>{5, 2, 0}, 3, 1)) << "a scalar has no rows";
+  EXPECT_TRUE(RowsFit(With(OpKind::kReducescatter, {6}), {}, 3, 1)) << "all know its rows";
+}
+
+TEST(RowsFit, NoMoreThanThisMemberHas) {
+  EXPECT_FALSE(RowsFit(With(OpKind::kAllgather, {2, 3}), std::vector<int64_t>{5, 3, 0}, 3, 1));
+  const Signature own = With(OpKind::kAlltoall, {4});
+  EXPECT_TRUE(RowsFit(own, std::vector<int64_t>{1, 9, 3, 1}, 2, 1));
+  EXPECT_FALSE(RowsFit(own, std::vector<int64_t>{1, 9, 3, 2}, 2, 1));
+}
+
+TEST(RowsFit, WhatCannotBeCounted) {
+  const int64_t huge = int64_t{1} << 60;
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  const Signature own = With(OpKind::kAllgather, {2, 4});
+  EXPECT_FALSE(RowsFit(own, std::vector<int64_t>{-1, 2}, 2, 1));
+  EXPECT_FALSE(RowsFit(own, std::vector<int64_t>{huge, 2}, 2, 1)) << "the product";
+  EXPECT_FALSE(RowsFit(own, std::vector<int64_t>{most, 2}, 2, 1)) << "the sum";
+  EXPECT_FALSE(RowsFit(With(OpKind::kAlltoall, {0}), std::vector<int64_t>{most, most, 0, 0}, 2, 1));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "hvd/controller/plan_book.h"
+#include "hvd/controller/request_table.h"
 #include "hvd/controller/sequencer.h"
 
 namespace hvd::controller {
@@ -271,7 +272,7 @@ class Simulation {
     for (const Member& member : members_) {
       RC_ASSERT(value(member.book) == value(members_[0].book));
       RC_ASSERT(member.history == members_[0].history);
-      RC_ASSERT(static_cast<int64_t>(member.book.size()) <= world_.capacity);
+      RC_ASSERT(static_cast<int64_t>(member.book.size()) <= world_.capacity * RequestTable::kGrowth);
       for (const PlanPtr& plan : member.book.All()) RC_ASSERT(member.book.FindByName(plan->name) == plan);
     }
   }

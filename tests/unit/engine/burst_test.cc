@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many small operations at once, among ranks without shared memory: a few entries of the log do for all of them, on
-// whatever road they begin, and all end when a rank goes in the middle.
+// whatever method they begin, and all end when a rank goes in the middle.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -115,7 +115,7 @@ TEST(Burst, OneThatBeginsByMailEndsWithTheSequencer) {
   ASSERT_TRUE(bursts.Burst(0));
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(bursts.OneByItself());
   const int marks = bursts.job().marks();
-  EXPECT_GT(marks, 0) << "those by themselves go by mail";
+  EXPECT_GT(marks, 0) << "those by themselves go by mark message";
   const uint64_t before = bursts.job().engine(0).counters().fusion_tensors.load();
   ASSERT_TRUE(bursts.Burst(0));
   EXPECT_GT(bursts.job().engine(0).counters().fusion_tensors.load() - before, kBurst * 9 / 10);
@@ -130,7 +130,7 @@ TEST(Burst, OneOperationBetweenBurstsDoesNotBringThemBackToMail) {
   }
   EXPECT_EQ(bursts.job().marks(), 0);
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(bursts.OneByItself());
-  EXPECT_GT(bursts.job().marks(), 0) << "once there are no more bursts they go by mail";
+  EXPECT_GT(bursts.job().marks(), 0) << "once there are no more bursts they go by mark message";
 }
 
 // The last rank goes when so many of a burst are submitted; nobody waits for ever, and errors name it.

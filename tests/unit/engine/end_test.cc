@@ -13,9 +13,9 @@
 namespace hvd::engine {
 namespace {
 
-using transport::inproc::Group;
+using transport::inproc::InprocRankGroup;
 
-World MakeWorld(Rank rank, const std::shared_ptr<Group>& group) {
+World MakeWorld(Rank rank, const std::shared_ptr<InprocRankGroup>& group) {
   World world;
   world.layout = MakeLayout(rank, {"here", "here"});
   world.ranks = {{"here", "here", getpid()}, {"here", "here", getpid()}};
@@ -29,7 +29,7 @@ World MakeWorld(Rank rank, const std::shared_ptr<Group>& group) {
   return world;
 }
 
-std::unique_ptr<Engine> MakeEngine(Rank rank, const std::shared_ptr<Group>& group, bool own_thread = false,
+std::unique_ptr<Engine> MakeEngine(Rank rank, const std::shared_ptr<InprocRankGroup>& group, bool own_thread = false,
                                    const Config& config = {}) {
   return std::move(
       *Engine::Create(MakeWorld(rank, group), {.config = config, .process_sets = {}, .own_thread = own_thread}));
@@ -45,7 +45,7 @@ Submission SumOf(float* value) {
 }
 
 TEST(GivingUp, IsToldToThePeersWithItsCause) {
-  const auto group = std::make_shared<Group>(2);
+  const auto group = std::make_shared<InprocRankGroup>(2);
   const auto survivor = MakeEngine(0, group);
   const auto failing = MakeEngine(1, group);
   float value = 1;
@@ -53,7 +53,7 @@ TEST(GivingUp, IsToldToThePeersWithItsCause) {
   ASSERT_TRUE(handle) << handle.error().message;
   Operation* op = survivor->Find(*handle);
   const std::string cause = "the log of a process set has a gap " + std::string(600, 'x');
-  static_cast<SetHost&>(*failing).GiveUp({Code::kInternal, cause});
+  failing->services().GiveUp({Code::kInternal, cause});
   while (!op->over.load()) {
     failing->Poll();
     survivor->Poll();
@@ -68,7 +68,7 @@ TEST(GivingUp, IsToldToThePeersWithItsCause) {
 
 TEST(Silence, IsNotOneOfWhomNobodyAskedBecauseThisRankDidNotRun) {
   using std::chrono::milliseconds;
-  const auto group = std::make_shared<Group>(2);
+  const auto group = std::make_shared<InprocRankGroup>(2);
   Config config;
   config.heartbeat_timeout_s = 0.4;
   const auto waiting = MakeEngine(0, group, false, config);
@@ -86,7 +86,7 @@ TEST(Silence, IsNotOneOfWhomNobodyAskedBecauseThisRankDidNotRun) {
   std::this_thread::sleep_for(milliseconds(360));
   EXPECT_FALSE(wait(milliseconds(1)));
   EXPECT_EQ(waiting->Health().code, Code::kOk) << waiting->Health().message;
-  static_cast<SetHost&>(*late).GiveUp({Code::kInternal, "enough"});
+  late->services().GiveUp({Code::kInternal, "enough"});
   while (!op->over.load()) {
     late->Poll();
     waiting->Poll();
@@ -99,11 +99,11 @@ class Fenced : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(OwnThread, Fenced, ::testing::Bool());
 
 TEST_P(Fenced, RankEndsWithAnError) {
-  const auto group = std::make_shared<Group>(2);
+  const auto group = std::make_shared<InprocRankGroup>(2);
   const auto peer = transport::inproc::CreateWindow(group, 0, -1);
   const auto engine = MakeEngine(1, group, GetParam());
   group->SimulateDeath(1);
-  while (!peer->Harmless(1)) {
+  while (!peer->CannotStore(1)) {
   }
   peer->SetQuiesced();
   float value = 1;
@@ -119,14 +119,14 @@ TEST_P(Fenced, RankEndsWithAnError) {
 }
 
 TEST_P(Fenced, RankFailsWhatIsPending) {
-  const auto group = std::make_shared<Group>(2);
+  const auto group = std::make_shared<InprocRankGroup>(2);
   const auto peer = transport::inproc::CreateWindow(group, 0, -1);
   const auto engine = MakeEngine(1, group, GetParam());
   float value = 1;
   const auto handle = engine->Submit(SumOf(&value));
   ASSERT_TRUE(handle) << handle.error().message;
   group->SimulateDeath(1);
-  while (!peer->Harmless(1)) {
+  while (!peer->CannotStore(1)) {
   }
   peer->SetQuiesced();
   Operation* op = engine->Find(*handle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/engine/resume_policy.h"
+#include "hvd/engine/process_set/resume_policy.h"
 
 #include <gtest/gtest.h>
 

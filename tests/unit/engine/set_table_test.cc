@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/engine/set_table.h"
+#include "hvd/engine/process_set/set_table.h"
 
 #include <gtest/gtest.h>
 

@@ -70,7 +70,7 @@ Status SimulatedLoop::Rearm(int fd, uint32_t events) {
   return {};
 }
 
-bool SimulatedLoop::Turn(Duration max_wait) {
+bool SimulatedLoop::RunOnce(Duration max_wait) {
   bool ran = !deferred_.empty();
   for (const auto& call : std::exchange(deferred_, {})) call();
   ran |= timers_.RunDue(*now_);

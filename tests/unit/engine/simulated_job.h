@@ -21,7 +21,7 @@ struct Wire {
   std::string flying;
   std::string arrived;
   bool ended = false;  // nothing more will be written
-  int marks = 0;       // messages that were mailed marks
+  int marks = 0;       // messages that were mark messages
   int messages = 0;    // writes, of any kind
 };
 
@@ -37,7 +37,7 @@ class SimulatedLoop final : public loop::Loop {
   loop::TimerId At(Time when, std::function<void()> call) override { return timers_.Add(when, std::move(call)); }
   void Cancel(loop::TimerId id) override { timers_.Cancel(id); }
   void Defer(std::function<void()> call) override { deferred_.push_back(std::move(call)); }
-  bool Turn(Duration max_wait) override;
+  bool RunOnce(Duration max_wait) override;
   void Wake() override {}
   void WakeIn(Duration /*delay*/) override {}
   int wake_fd() const override { return -1; }
@@ -73,7 +73,7 @@ class SimulatedJob {
   transport::Pair& pair(Rank from, Rank to) { return *pairs_[from][to]; }
   Wire& wire(Rank from, Rank to) { return wires_[from * size() + to]; }
   std::mt19937& random() { return random_; }
-  // How many marks anybody has mailed.
+  // How many marks any rank has sent in messages.
   int marks() const;
   int messages() const;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/engine/world.h"
+#include "hvd/engine/bootstrap/world.h"
 
 #include <gtest/gtest.h>
 
-#include "hvd/engine/place.h"
+#include "hvd/engine/bootstrap/rendezvous_point.h"
 
 namespace hvd::engine {
 namespace {
@@ -24,13 +24,13 @@ TEST(Layout, LaunchersValuesAreReportedAndNotUsed) {
   EXPECT_EQ(layout.local_size, 2);
 }
 
-TEST(Place, AddressesThatNobodyCanMeetAtAreRefused) {
+TEST(RendezvousPoint, AddressesThatNobodyCanMeetAtAreRefused) {
   for (const char* good : {"127.0.0.1:29500", "[::1]:29500", "localhost:1", "file:///tmp/x", "memory:x"}) {
-    EXPECT_TRUE(CheckPlace(good)) << good;
+    EXPECT_TRUE(bootstrap::CheckRendezvousAddress(good)) << good;
   }
   for (const char* bad : {"127.0.0.1", "127.0.0.1:0", "[::1]", "::1", "[::1:29500", "host:99999", "host:port", ":29500",
                           "tcp://host:1", "file:x", "file://x/y", "", "???"}) {
-    const auto checked = CheckPlace(bad);
+    const auto checked = bootstrap::CheckRendezvousAddress(bad);
     ASSERT_FALSE(checked) << bad;
     EXPECT_EQ(checked.error().code, Code::kInvalidArgument);
     EXPECT_EQ(checked.error().message.find(std::string("HOROVOD_RENDEZVOUS_ADDR=") + bad + " "), 0u)

@@ -93,7 +93,7 @@ TEST_F(ReduceTest, EqualsReferenceForTwoSourcesHoweverStored) {
             ForceTable(&table);
             const std::string what = Describe(table, op, type, 2, count);
             for (size_t destinations : {1, 2, 3}) {
-              for (Stores stores : {Stores::kPlain, Stores::kFetched}) {
+              for (Stores stores : {Stores::kPlain, Stores::kPrefetched}) {
                 Destinations out(destinations, count * SizeOf(type), 3);
                 Reduce(op, type, in.pointers, out.pointers(), count, scale, stores);
                 for (void* got : out.pointers()) ExpectSame(type, expected.data(), got, count, what);
@@ -111,7 +111,7 @@ TEST_F(ReduceTest, EqualsReferenceForTwoSourcesHoweverStored) {
 TEST_F(ReduceTest, TwoInPlaceEqualTwoOutOfPlace) {
   for (int t = 0; t < kDTypeCount; ++t) {
     const auto type = static_cast<DType>(t);
-    for (Stores stores : {Stores::kPlain, Stores::kFetched}) {
+    for (Stores stores : {Stores::kPlain, Stores::kPrefetched}) {
       Sources in = MakeSources(type, 2, 4099);
       const Buffer expected = reference::Reduce(ReduceOp::kMin, type, in.pointers, {2}, 4099, {});
       void* const out[] = {in.buffers[0].data(), in.buffers[1].data()};
@@ -241,15 +241,6 @@ TEST_F(ReduceTest, SupportsWhatTheHeaderSays) {
     for (ReduceOp op : kOps) EXPECT_TRUE(Supports(op, static_cast<DType>(t)));
   }
   EXPECT_STREQ(TargetName(), Tables()[0].name);
-}
-
-TEST_F(ReduceTest, CopyCopies) {
-  for (size_t bytes : {size_t{0}, size_t{1}, size_t{4097}, size_t{1} << 20}) {
-    const Buffer from = reference::RandomElements(DType::kUInt8, bytes, random);
-    Buffer to(bytes);
-    Copy(to.data(), from.data(), bytes);
-    EXPECT_EQ(from, to);
-  }
 }
 
 }  // namespace

@@ -20,13 +20,13 @@ Result<std::string> Show(const List& arguments, const Environment& environment =
 }
 
 TEST(Algorithms, OfAJobAreThoseOfItsHostsAndVariables) {
-  EXPECT_THAT(*Show({"--algorithms"}), AllOf(HasSubstr("host:"), HasSubstr("hosts:"), HasSubstr("mixed:")));
+  EXPECT_THAT(*Show({"--algorithms"}), AllOf(HasSubstr("shm:"), HasSubstr("network:"), HasSubstr("mixed:")));
   EXPECT_THAT(*Show({"--algorithms", "-np", "9"}), AllOf(HasSubstr("9 ranks on 1 host."), HasSubstr("..16K   inline")));
   EXPECT_THAT(*Show({"--algorithms", "-np", "2", "-x", "HOROVOD_EAGER_LIMIT=1024"}), HasSubstr("..1K    inline"));
   Environment environment;
   environment.Set("HOROVOD_DISABLE_SHM", "1");
   EXPECT_THAT(*Show({"--algorithms", "-np", "2"}, environment), AllOf(HasSubstr("one_step"), Not(HasSubstr("inline"))));
-  environment.Set("HOROVOD_ALGORITHMS", "allreduce:hosts:one_step=none");
+  environment.Set("HOROVOD_ALGORITHMS", "allreduce:network:one_step=none");
   EXPECT_THAT(*Show({"--algorithms", "-np", "2"}, environment), Not(HasSubstr("one_step")));
 }
 
@@ -35,12 +35,12 @@ TEST(Algorithms, AreJsonIfAskedFor) {
       nlohmann::json::parse(*Show({"--algorithms", "--json", "-np", "3", "-H", "localhost:2,b.invalid:1"}));
   EXPECT_EQ(job["hosts"], nlohmann::json({2, 1}));
   EXPECT_EQ(job["scope"], "mixed");
-  EXPECT_EQ(job["lines"][0]["algorithm"], "twin_reduce");
+  EXPECT_EQ(job["lines"][0]["algorithm"], "hierarchical_reduce");
   EXPECT_EQ(job["lines"][0]["least_bytes"], 65537);
   EXPECT_EQ(job["lines"][0]["most_bytes"], nullptr);
   EXPECT_EQ(job["lines"][0]["chunk"], 512 << 10);
   const auto all = nlohmann::json::parse(*Show({"--algorithms", "--json"}));
-  EXPECT_EQ(all["lines"][0]["scope"], "host");
+  EXPECT_EQ(all["lines"][0]["scope"], "shm");
   EXPECT_EQ(all["lines"][0]["most_bytes"], 32);
 }
 

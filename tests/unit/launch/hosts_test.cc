@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string ErrorOf(const std::string& text) {
+std::string HostsError(const std::string& text) {
   const auto hosts = ParseHosts(text, "-H");
   return hosts ? "accepted" : hosts.error().message;
 }
@@ -23,16 +23,16 @@ TEST(Hosts, WhatPeopleWrite) {
 }
 
 TEST(Hosts, WhatIsWrongIsNamed) {
-  EXPECT_THAT(ErrorOf("h1:0"), HasSubstr("-H 'h1:0': expected a number of slots from 1"));
-  EXPECT_THAT(ErrorOf("h1:x"), HasSubstr("-H 'h1:x': expected a number of slots"));
-  EXPECT_THAT(ErrorOf("h1:"), HasSubstr("expected a number of slots"));
-  EXPECT_THAT(ErrorOf("h1,,h2"), HasSubstr("expected HOST or HOST:SLOTS"));
-  EXPECT_THAT(ErrorOf("h 1:2"), HasSubstr("expected HOST or HOST:SLOTS"));
-  EXPECT_THAT(ErrorOf("-oProxyCommand=x"), HasSubstr("expected HOST or HOST:SLOTS"));
-  EXPECT_THAT(ErrorOf("fe80::1"), HasSubstr("brackets around an IPv6 address"));
-  EXPECT_THAT(ErrorOf("[fe80::1"), HasSubstr("a '[' without its ']'"));
-  EXPECT_THAT(ErrorOf("[host]:2"), HasSubstr("expected an IPv6 address in the brackets"));
-  EXPECT_THAT(ErrorOf("h1:2,h2"), HasSubstr("h1 has slots and h2 has none"));
+  EXPECT_THAT(HostsError("h1:0"), HasSubstr("-H 'h1:0': expected a number of slots from 1"));
+  EXPECT_THAT(HostsError("h1:x"), HasSubstr("-H 'h1:x': expected a number of slots"));
+  EXPECT_THAT(HostsError("h1:"), HasSubstr("expected a number of slots"));
+  EXPECT_THAT(HostsError("h1,,h2"), HasSubstr("expected HOST or HOST:SLOTS"));
+  EXPECT_THAT(HostsError("h 1:2"), HasSubstr("expected HOST or HOST:SLOTS"));
+  EXPECT_THAT(HostsError("-oProxyCommand=x"), HasSubstr("expected HOST or HOST:SLOTS"));
+  EXPECT_THAT(HostsError("fe80::1"), HasSubstr("brackets around an IPv6 address"));
+  EXPECT_THAT(HostsError("[fe80::1"), HasSubstr("a '[' without its ']'"));
+  EXPECT_THAT(HostsError("[host]:2"), HasSubstr("expected an IPv6 address in the brackets"));
+  EXPECT_THAT(HostsError("h1:2,h2"), HasSubstr("h1 has slots and h2 has none"));
 }
 
 TEST(Hostfile, WhatPeopleWrite) {
@@ -50,10 +50,38 @@ TEST(Hostfile, WhatIsWrongIsNamedWithItsLine) {
 TEST(Hosts, NamesOfThisMachineAreOneHost) {
   const auto is_here = [](const std::string& name) { return name == "localhost" || name == "me"; };
   std::vector<Host> hosts{{"a", 1}, {"localhost", 1}, {"b", 2}, {"me", 3}};
-  EXPECT_EQ(MergeThisMachine(is_here, &hosts), "localhost and me are this machine: its ranks are those of one host");
+  EXPECT_EQ(MergeThisMachine(is_here, 99, &hosts),
+            "localhost and me are this machine: its ranks are those of one host");
   EXPECT_THAT(hosts, ElementsAre(Host{"a", 1}, Host{"localhost", 4}, Host{"b", 2}));
-  EXPECT_EQ(MergeThisMachine(is_here, &hosts), "");
+  EXPECT_EQ(MergeThisMachine(is_here, 99, &hosts), "");
   EXPECT_EQ(hosts.size(), 3u);
+}
+
+TEST(Hosts, OnlyNamesThatAreNeededAreLookedUp) {
+  std::vector<std::string> asked;
+  const auto is_here = [&](const std::string& name) {
+    asked.push_back(name);
+    return name == "me" || name == "localhost";
+  };
+  std::vector<Host> hosts{{"a", 1}, {"b", 1}, {"c", 1}};
+  MergeThisMachine(is_here, 2, &hosts);
+  EXPECT_THAT(asked, ElementsAre("a", "b"));
+  EXPECT_THAT(hosts, ElementsAre(Host{"a", 1}, Host{"b", 1}));
+  asked.clear();
+  hosts = {{"me", 0}, {"localhost", 0}, {"b", 0}, {"c", 0}};
+  MergeThisMachine(is_here, 2, &hosts);
+  EXPECT_THAT(asked, ElementsAre("me", "localhost", "b"));
+  EXPECT_THAT(hosts, ElementsAre(Host{"me", 0}, Host{"b", 0}));
+  hosts = {{"a", 1}};
+  MergeThisMachine(is_here, 2, &hosts);
+  EXPECT_THAT(hosts, ElementsAre(Host{"a", 1})) << "too few is for AssignSlots to say";
+}
+
+TEST(Hosts, TheInterfaceOfAnAddressIsAName) {
+  EXPECT_EQ(ParseHosts("[fe80::1%eth0.7]:2", "-H")->front().name, "fe80::1%eth0.7");
+  for (const char* bad : {"[fe80::1%$(touch x)]", "[fe80::1%]", "[fe80::1%a b]", "[fe80::1%-o]", "[fe80::1%a;b]"}) {
+    EXPECT_THAT(HostsError(bad), HasSubstr("expected an IPv6 address")) << bad;
+  }
 }
 
 TEST(Slots, HostByHostInTheGivenOrder) {

@@ -73,6 +73,8 @@ TEST(Parse, ErrorsNameFlagValueAndExpectation) {
   EXPECT_EQ(ErrorOf({"-np", "1", "-x", "", "true"}), "-x '': expected NAME[=VALUE], not nothing");
   EXPECT_EQ(ErrorOf({"-np", "1", "--prefix", "", "true"}), "accepted");
   EXPECT_THAT(ErrorOf({"true"}), HasSubstr("-np is missing"));
+  EXPECT_THAT(ErrorOf({"docter"}), HasSubstr("-np is missing"));
+  EXPECT_THAT(ErrorOf({"docter"}), HasSubstr("; did you mean doctor?"));
   EXPECT_THAT(ErrorOf({"true", "-np", "2"}), HasSubstr("flags of horovodrun come before the command"));
   EXPECT_EQ(ErrorOf({"-np", "2"}), "the command is missing: horovodrun -np 2 python train.py");
   EXPECT_EQ(ErrorOf({"-np", "2", "--only-rank", "2", "true"}), "--only-rank 2: expected a rank below -np 2");
@@ -85,9 +87,21 @@ TEST(Parse, ErrorsNameFlagValueAndExpectation) {
 TEST(Parse, WhatIsNotBuiltIsRefused) {
   EXPECT_THAT(ErrorOf({"-np", "2", "--mpi", "--gloo", "true"}), HasSubstr("--gloo and --mpi: give one"));
   EXPECT_THAT(ErrorOf({"-np", "2", "--mpi-args", "-v", "true"}), HasSubstr("--mpi-args: needs --mpi"));
-  EXPECT_THAT(ErrorOf({"-np", "2", "--min-np", "1", "true"}), HasSubstr("--min-np: elastic training is not"));
-  EXPECT_THAT(ErrorOf({"doctor"}), HasSubstr("doctor: it is not in this release"));
-  EXPECT_THAT(ErrorOf({"--blacklist-cooldown-range", "1", "2"}), HasSubstr("elastic training is not"));
+  EXPECT_THAT(ErrorOf({"doctor"}), HasSubstr("doctor: give it as the first word"));
+  EXPECT_THAT(ErrorOf({"--blacklist-cooldown-range", "1", "2"}), HasSubstr("hosts are never excluded"));
+}
+
+TEST(Parse, FlagsOfElasticJobsAreCheckedTogether) {
+  EXPECT_EQ(ErrorOf({"-np", "2", "--min-np", "3", "true"}),
+            "--min-np 3: is more than -np 2; the job would begin with too few ranks");
+  EXPECT_EQ(ErrorOf({"-np", "4", "--min-np", "2", "--max-np", "3", "true"}), "--max-np 3: is less than -np 4");
+  EXPECT_THAT(ErrorOf({"-np", "4", "--max-np", "8", "true"}),
+              HasSubstr("--max-np: is for elastic jobs: give --min-np"));
+  EXPECT_THAT(ErrorOf({"-np", "2", "--reset-limit", "1", "true"}), HasSubstr("--reset-limit: is for elastic jobs"));
+  EXPECT_THAT(ErrorOf({"-np", "2", "--min-np", "1", "--mpi", "true"}), HasSubstr("mpirun cannot start elastic jobs"));
+  EXPECT_THAT(ErrorOf({"-np", "2", "-H", "a:2", "--host-discovery-script", "x", "true"}),
+              HasSubstr("--host-discovery-script and -H: give one of them"));
+  EXPECT_THAT(ErrorOf({"-np", "2", "--min-np", "0", "true"}), HasSubstr("--min-np 0"));
 }
 
 TEST(Parse, WhatHasNoEffectIsSaid) {
@@ -181,7 +195,8 @@ TEST(Help, ListsWhatIsBuiltAndNothingElse) {
   const std::string text = HelpText();
   EXPECT_THAT(text, HasSubstr("-np, --num-proc, -n N"));
   EXPECT_THAT(text, HasSubstr("--grace-period SECONDS"));
-  EXPECT_THAT(text, testing::Not(HasSubstr("--min-np")));
+  EXPECT_THAT(text, HasSubstr("--min-np, --min-num-proc N"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("--jsrun")));
 }
 
 }  // namespace

@@ -111,6 +111,16 @@ TEST_F(Plans, ARankLearnsWhereItIs) {
   EXPECT_EQ(RankEnvironment(*plan, plan->slots[1], {"[::1]:7", "job", "/f"}).Get("HOROVOD_TOKEN_FILE"), "/f");
 }
 
+TEST_F(Plans, WhatIsWithheldReachesNoRankUnlessGiven) {
+  environment_.Set("CLOUD_KEY", "secret");
+  environment_.Set("OTHER_KEY", "secret");
+  const auto plan = Make({"-np", "1", "--no-env", "CLOUD_KEY", "--no-env", "OTHER_KEY", "-x", "OTHER_KEY=x", "true"});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_FALSE(RankEnvironment(*plan, plan->slots[0], {"[::1]:7", "job", ""}).Get("CLOUD_KEY"));
+  EXPECT_FALSE(ForOtherHosts(*plan, "/work").environment.Get("CLOUD_KEY"));
+  EXPECT_EQ(plan->environment.Get("OTHER_KEY"), "x");
+}
+
 TEST_F(Plans, WhatBelongsToAHostDoesNotTravelUnlessGiven) {
   environment_.Set("HOME", "/home/here");
   environment_.Set("SSH_AUTH_SOCK", "/tmp/agent");
@@ -156,6 +166,9 @@ TEST_F(Plans, VariablesFromAFile) {
             "-x HOROVOD_RANK: HOROVOD_RANK is for horovodrun to set, on each rank; leave it out");
   EXPECT_THAT(Make({"-np", "1", "-x", "HOROVOD_CPU_OPERATIONS=bogus", "true"}).error().message,
               HasSubstr("HOROVOD_CPU_OPERATIONS=bogus is not valid: give one of \"mpi gloo\""));
+  EXPECT_THAT(Make({"-np", "1", "-x", "HOROVOD_HEAP=bogus", "true"}).error().message,
+              HasSubstr("HOROVOD_HEAP=bogus is not valid: give one of \"arena system\""));
+  EXPECT_EQ(Make({"-np", "1", "--heap", "arena", "true"})->environment.Get("HOROVOD_HEAP"), "arena");
   EXPECT_THAT(Make({"-np", "1", "-x", "NOT_SET", "true"}).error().message, HasSubstr("-x NOT_SET: it is not set here"));
 }
 

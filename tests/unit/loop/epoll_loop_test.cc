@@ -35,7 +35,7 @@ class EpollLoopTest : public ::testing::Test {
   int pipe_[2];
 };
 
-TEST_F(EpollLoopTest, ATurnWithNothingToDoReturnsAtOnce) { EXPECT_FALSE(loop_->Turn(kNone)); }
+TEST_F(EpollLoopTest, AnIterationWithNothingToDoReturnsAtOnce) { EXPECT_FALSE(loop_->RunOnce(kNone)); }
 
 TEST_F(EpollLoopTest, DeferredCallsRunInTheNextTurnInOrder) {
   std::vector<int> order;
@@ -45,11 +45,11 @@ TEST_F(EpollLoopTest, DeferredCallsRunInTheNextTurnInOrder) {
   });
   loop_->Defer([&] { order.push_back(2); });
   EXPECT_TRUE(order.empty());
-  EXPECT_TRUE(loop_->Turn(kForever));
+  EXPECT_TRUE(loop_->RunOnce(kForever));
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
-  EXPECT_TRUE(loop_->Turn(kForever));  // does not wait: something was deferred
+  EXPECT_TRUE(loop_->RunOnce(kForever));  // does not wait: something was deferred
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
-  EXPECT_FALSE(loop_->Turn(kNone));
+  EXPECT_FALSE(loop_->RunOnce(kNone));
 }
 
 TEST_F(EpollLoopTest, TimersRunInOrderOnceAndNotEarly) {
@@ -61,9 +61,9 @@ TEST_F(EpollLoopTest, TimersRunInOrderOnceAndNotEarly) {
     EXPECT_GE(loop_->Now(), due);
     order.push_back(1);
   });
-  while (order.size() < 2) loop_->Turn(kForever);
+  while (order.size() < 2) loop_->RunOnce(kForever);
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
-  EXPECT_FALSE(loop_->Turn(kNone));
+  EXPECT_FALSE(loop_->RunOnce(kNone));
 }
 
 TEST_F(EpollLoopTest, ACancelledTimerDoesNotRunAlsoWhenBothAreDue) {
@@ -71,8 +71,8 @@ TEST_F(EpollLoopTest, ACancelledTimerDoesNotRunAlsoWhenBothAreDue) {
   TimerId second = 0;
   loop_->At(loop_->Now(), [&] { loop_->Cancel(second); });
   second = loop_->At(loop_->Now(), [&] { ran = true; });
-  EXPECT_TRUE(loop_->Turn(kForever));
-  EXPECT_FALSE(loop_->Turn(kNone));
+  EXPECT_TRUE(loop_->RunOnce(kForever));
+  EXPECT_FALSE(loop_->RunOnce(kNone));
   EXPECT_FALSE(ran);
 }
 
@@ -83,9 +83,9 @@ TEST_F(EpollLoopTest, ATimerThatSetsItselfAgainCannotHoldTheLoop) {
     loop_->At(loop_->Now(), again);
   };
   loop_->At(loop_->Now(), again);
-  loop_->Turn(kNone);
+  loop_->RunOnce(kNone);
   EXPECT_EQ(runs, 1);
-  loop_->Turn(kNone);
+  loop_->RunOnce(kNone);
   EXPECT_EQ(runs, 2);
 }
 
@@ -96,13 +96,13 @@ TEST_F(EpollLoopTest, AWatchedDescriptorIsHandledWhileItIsReady) {
     ++calls;
   }));
   EXPECT_EQ(loop_->watched(), 1);
-  EXPECT_FALSE(loop_->Turn(kNone));
+  EXPECT_FALSE(loop_->RunOnce(kNone));
   WriteByte();
-  EXPECT_TRUE(loop_->Turn(kForever));
-  EXPECT_TRUE(loop_->Turn(kNone));  // level-triggered
+  EXPECT_TRUE(loop_->RunOnce(kForever));
+  EXPECT_TRUE(loop_->RunOnce(kNone));  // level-triggered
   EXPECT_EQ(calls, 2);
   ASSERT_TRUE(loop_->Rearm(pipe_[0], 0));
-  EXPECT_FALSE(loop_->Turn(kNone));
+  EXPECT_FALSE(loop_->RunOnce(kNone));
   loop_->Unwatch(pipe_[0]);
   EXPECT_EQ(loop_->watched(), 0);
 }
@@ -130,7 +130,7 @@ TEST_F(EpollLoopTest, AHandlerDoesNotRunAfterUnwatchEvenIfItsEventWasFetched) {
     loop_->Unwatch(other);
   }));
   WriteByte();
-  loop_->Turn(kForever);
+  loop_->RunOnce(kForever);
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(loop_->watched(), 0);
   close(other);
@@ -152,7 +152,7 @@ TEST_F(EpollLoopTest, AFetchedEventDoesNotReachANewWatchOfTheSameNumber) {
   ASSERT_TRUE(loop_->Watch(pipe_[0], EPOLLIN, swap(pipe_[0], other)));
   ASSERT_TRUE(loop_->Watch(other, EPOLLIN, swap(other, pipe_[0])));
   WriteByte();
-  loop_->Turn(kForever);
+  loop_->RunOnce(kForever);
   EXPECT_EQ(calls, 1);
   EXPECT_FALSE(stale);
   close(other);
@@ -165,31 +165,31 @@ TEST_F(EpollLoopTest, WakeEndsAWaitFromAnotherThread) {
       stored.store(1, std::memory_order_relaxed);
       loop_->Wake();
     });
-    while (stored.load(std::memory_order_relaxed) == 0) loop_->Turn(kForever);
+    while (stored.load(std::memory_order_relaxed) == 0) loop_->RunOnce(kForever);
     waker.join();
-    loop_->Turn(Duration(1));  // takes a wake that came after the last look
+    loop_->RunOnce(Duration(1));  // takes a wake that came after the last look
   }
 }
 
 TEST_F(EpollLoopTest, AWakeBeforeTheWaitIsNotLostAndATurnThatDoesNotWaitLeavesIt) {
   loop_->Wake();
   loop_->Wake();
-  EXPECT_FALSE(loop_->Turn(kNone));
-  EXPECT_FALSE(loop_->Turn(kForever));
+  EXPECT_FALSE(loop_->RunOnce(kNone));
+  EXPECT_FALSE(loop_->RunOnce(kForever));
   loop_->Wake();
-  EXPECT_FALSE(loop_->Turn(kForever));
+  EXPECT_FALSE(loop_->RunOnce(kForever));
 }
 
 TEST_F(EpollLoopTest, ATurnThatDoesNotWaitAndTakesAWakeSaysSo) {
   ASSERT_TRUE(loop_->Watch(pipe_[0], EPOLLIN, [](uint32_t) {}));
   loop_->Wake();
-  EXPECT_TRUE(loop_->Turn(kNone));
-  EXPECT_FALSE(loop_->Turn(kNone));
+  EXPECT_TRUE(loop_->RunOnce(kNone));
+  EXPECT_FALSE(loop_->RunOnce(kNone));
   loop_->WakeIn(std::chrono::milliseconds(1));
-  while (!loop_->Turn(kNone)) {
+  while (!loop_->RunOnce(kNone)) {
   }
   loop_->Wake();
-  EXPECT_FALSE(loop_->Turn(kForever)) << "a wait that a wake ended";
+  EXPECT_FALSE(loop_->RunOnce(kForever)) << "a wait that a wake ended";
 }
 
 TEST_F(EpollLoopTest, WakeInEndsAWaitNotEarlyAndAsOftenAsItIsCalled) {
@@ -197,17 +197,17 @@ TEST_F(EpollLoopTest, WakeInEndsAWaitNotEarlyAndAsOftenAsItIsCalled) {
     const Time due = loop_->Now() + std::chrono::milliseconds(2);
     loop_->WakeIn(std::chrono::milliseconds(2));
     loop_->WakeIn(std::chrono::hours(1));  // one is set already
-    EXPECT_FALSE(loop_->Turn(kForever));
+    EXPECT_FALSE(loop_->RunOnce(kForever));
     EXPECT_GE(loop_->Now(), due);
   }
   loop_->WakeIn(kNone);
-  EXPECT_FALSE(loop_->Turn(kForever));
+  EXPECT_FALSE(loop_->RunOnce(kForever));
 }
 
 TEST_F(EpollLoopTest, ADoorbellRungByDescriptorWakesToo) {
   const uint64_t one = 1;
   ASSERT_EQ(write(loop_->wake_fd(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
-  EXPECT_FALSE(loop_->Turn(kForever));
+  EXPECT_FALSE(loop_->RunOnce(kForever));
   EXPECT_TRUE(fcntl(loop_->wake_fd(), F_GETFD) & FD_CLOEXEC);
   EXPECT_TRUE(fcntl(loop_->wake_fd(), F_GETFL) & O_NONBLOCK);
 }

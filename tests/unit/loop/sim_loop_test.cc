@@ -14,12 +14,12 @@ TEST(SimLoop, TimeMovesOnlyWhenTold) {
   const Time start = loop.Now();
   bool ran = false;
   loop.At(start + Seconds(10), [&] { ran = true; });
-  EXPECT_FALSE(loop.Turn(Seconds(100)));
+  EXPECT_FALSE(loop.RunOnce(Seconds(100)));
   clock.Advance(Seconds(9));
-  EXPECT_FALSE(loop.Turn(Duration(-1)));
+  EXPECT_FALSE(loop.RunOnce(Duration(-1)));
   EXPECT_FALSE(ran);
   clock.Advance(Seconds(1));
-  EXPECT_TRUE(loop.Turn(Duration(0)));
+  EXPECT_TRUE(loop.RunOnce(Duration(0)));
   EXPECT_TRUE(ran);
   EXPECT_EQ(loop.Now(), start + Seconds(10));
 }

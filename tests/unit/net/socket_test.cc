@@ -62,6 +62,20 @@ TEST_P(Sockets, AreNonBlockingAndClosedInOtherPrograms) {
   EXPECT_FALSE(*Accept(all.listener.get()));
 }
 
+TEST(Socket, ErrorsSayWhatToDoIfThatIsAlwaysTheSame) {
+  EXPECT_EQ(ErrnoText(EMFILE), "Too many open files (raise ulimit -n)");
+  EXPECT_EQ(ErrnoText(ECONNREFUSED), "Connection refused");
+}
+
+TEST(Socket, AListenerThatWasShutDownIsNoLackOfDescriptors) {
+  const auto listener = Listen((*Resolve({"127.0.0.1", 0}))[0]);
+  ASSERT_TRUE(listener);
+  ASSERT_EQ(::shutdown(listener->get(), SHUT_RDWR), 0);
+  const auto accepted = Accept(listener->get());
+  ASSERT_FALSE(accepted);
+  EXPECT_EQ(accepted.error().code, Code::kInternal);
+}
+
 TEST_P(Sockets, TakenAddressHasItsOwnError) {
   const Fd listener = *Listen(address());
   const auto second = Listen(*LocalAddress(listener.get()));

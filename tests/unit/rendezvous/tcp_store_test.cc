@@ -192,7 +192,7 @@ TEST_F(TcpStore, SlowAndSilentStrangersDoNotBlockOthers) {
   StartWithToken();
   std::vector<net::Fd> strangers;
   // More than the server keeps: the oldest must give way.
-  for (size_t i = 0; i < tcp::kMaxUnproven + 20; ++i) {
+  for (size_t i = 0; i < net::Strangers::kMost + 20; ++i) {
     strangers.push_back(Stranger());
     if (i % 2 == 0) {
       ASSERT_TRUE(net::WriteFull(strangers.back().get(), net::AsBytes(std::string_view("\x16\x03\x01", 3)), Soon()));

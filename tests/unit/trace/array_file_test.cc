@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/trace/array_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -37,6 +38,19 @@ TEST_F(ArrayFileTest, IsAnArrayFromTheBeginning) {
   EXPECT_EQ(Items().size(), 1u);
   ASSERT_TRUE(file->Flush());
   EXPECT_EQ(Items().size(), 2u);
+}
+
+TEST_F(ArrayFileTest, FollowsNoPlantedLinkAndKeepsTheMode) {
+  const std::string victim = folder_.File("victim");
+  ASSERT_EQ(::close(::open(victim.c_str(), O_CREAT | O_WRONLY, 0600)), 0);
+  ASSERT_EQ(::symlink(victim.c_str(), (path_ + ".part").c_str()), 0);
+  ASSERT_EQ(::close(::open(path_.c_str(), O_CREAT | O_WRONLY, 0600)), 0);
+  ASSERT_TRUE(Make()->Close());
+  EXPECT_EQ(Items().size(), 1u);
+  EXPECT_EQ(ReadFile(victim), "");
+  struct stat info {};
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
 TEST_F(ArrayFileTest, IsAnArrayAfterEveryElement) {

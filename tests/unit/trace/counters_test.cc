@@ -56,13 +56,13 @@ TEST(Counters, TimesBecomeSeconds) {
   TickScale::Pair end = begin;
   while (end.nanos - begin.nanos < 20000000) end = ticks.Read();
   counters.kinds[0].wait.Add(end.ticks - begin.ticks);
-  const Readings readings = Read(counters, ticks);
-  EXPECT_NEAR(readings.kinds[0].wait_s, static_cast<double>(end.nanos - begin.nanos) * 1e-9, 0.01);
-  EXPECT_GE(readings.uptime_s, 0.02);
-  EXPECT_EQ(readings.kinds[0].run_s, 0);
+  const CounterSnapshot snapshot = Read(counters, ticks);
+  EXPECT_NEAR(snapshot.kinds[0].wait_s, static_cast<double>(end.nanos - begin.nanos) * 1e-9, 0.01);
+  EXPECT_GE(snapshot.uptime_s, 0.02);
+  EXPECT_EQ(snapshot.kinds[0].run_s, 0);
 }
 
-Readings Example() {
+CounterSnapshot Example() {
   Counters counters(2);
   counters.kinds[CountedKind(OpKind::kAllreduce, ReduceOp::kSum)].completed.Add(10);
   counters.kinds[CountedKind(OpKind::kAllreduce, ReduceOp::kSum)].bytes.Add(40960);
@@ -75,14 +75,14 @@ Readings Example() {
   counters.in_force.chunk_bytes.Set(32768);
   counters.in_force.eager_bytes.Set(4096);
   counters.in_force.spin_us.Set(10);
-  Readings readings = Read(counters, TickScale());
-  readings.rank = 0;
-  readings.size = 2;
-  readings.host = "no\"de\\7\n";
-  readings.version = "1.2";
-  readings.peers[1].ways.push_back({"shm", 7, 8});
-  readings.peers[1].ways.push_back({"ring", 9, 10});
-  return readings;
+  CounterSnapshot snapshot = Read(counters, TickScale());
+  snapshot.rank = 0;
+  snapshot.size = 2;
+  snapshot.host = "no\"de\\7\n";
+  snapshot.version = "1.2";
+  snapshot.peers[1].transports.push_back({"shm", 7, 8});
+  snapshot.peers[1].transports.push_back({"ring", 9, 10});
+  return snapshot;
 }
 
 TEST(CountersText, JsonHasEveryNumberOnce) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/trace/flight.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include <atomic>
 #include <thread>
 
+#include "hvd/base/crash_teller.h"
 #include "hvd/trace/flight_signals.h"
 #include "tests/unit/trace/strict_json.h"
 
@@ -283,6 +286,60 @@ TEST_F(FlightTest, AUserSignalDumpsAndTheProgramGoesOn) {
   struct sigaction now {};
   ::sigaction(SIGUSR2, nullptr, &now);
   EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+TEST_F(FlightTest, WithoutAFolderAUserSignalIsALineAndTheProgramGoesOn) {
+  FlightOptions options = Options();
+  options.folder.clear();
+  FlightRecorder recorder(std::move(options));
+  const FlightSignals signals(recorder);
+  ::testing::internal::CaptureStderr();
+  ASSERT_EQ(::raise(SIGUSR2), 0);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("rank 3"), std::string::npos) << said;
+  EXPECT_NE(said.find("HOROVOD_FLIGHT_DIR"), std::string::npos) << said;
+  struct sigaction crash {};
+  ::sigaction(SIGILL, nullptr, &crash);
+  EXPECT_EQ(crash.sa_handler, SIG_DFL) << "there is nothing to write in a crash";
+}
+
+// Where a test's teller of crashes looks whether there is a file already, and what it leaves if there is none.
+std::string g_flight_file, g_told_file;
+
+TEST_F(FlightTest, ACrashTellsThePeersBeforeItWrites) {
+  g_flight_file = folder_.File("flight.3.json");
+  g_told_file = folder_.File("told");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FlightRecorder recorder(Options());
+    const FlightSignals signals(recorder);
+    crash_teller = [](int) {
+      if (::access(g_flight_file.c_str(), F_OK) != 0) ::mkdir(g_told_file.c_str(), 0700);
+    };
+    ::raise(SIGILL);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WTERMSIG(status), SIGILL);
+  EXPECT_EQ(::access(g_told_file.c_str(), F_OK), 0);
+  EXPECT_EQ(Dumped()[0]["reason"].text, "crash: SIGILL");
+}
+
+TEST_F(FlightTest, PlantedLinksAndPipesAreNeitherFollowedNorWaitedFor) {
+  const std::string victim = folder_.File("victim");
+  ASSERT_EQ(::close(::open(victim.c_str(), O_CREAT | O_WRONLY, 0600)), 0);
+  for (const char* name : {"flight.3.json", "flight.3.json.part"}) {
+    const std::string path = folder_.File(name);
+    for (const bool pipe : {false, true}) {
+      ::unlink(path.c_str());
+      ASSERT_EQ(pipe ? ::mkfifo(path.c_str(), 0666) : ::symlink(victim.c_str(), path.c_str()), 0);
+      FlightRecorder recorder(Options());
+      ASSERT_TRUE(recorder.Dump("stall"));
+      EXPECT_EQ(Dumped()[0]["reason"].text, "stall");
+    }
+  }
+  EXPECT_EQ(ReadFile(victim), "");
 }
 
 TEST_F(FlightTest, AUsersOwnHandlerIsLeftAlone) {

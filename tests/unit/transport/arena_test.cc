@@ -322,5 +322,84 @@ TEST(Arena, ProcessArenaIsOne) {
   EXPECT_GT(Arena::Process().capacity(), 0u);
 }
 
+TEST(Arena, BlocksAreRecycledAndNotZeroed) {
+  Arena arena({.capacity = 256 * kMiB});
+  const auto first = arena.AllocateBlock(3 * kMiB + 5);
+  ASSERT_NE(first.data, nullptr);
+  EXPECT_TRUE(first.zeroed);
+  EXPECT_TRUE(AllEqual(first.data, 3 * kMiB + 5, std::byte{0}));
+  EXPECT_GE(arena.BytesOf(first.data), 3 * kMiB + 5);
+  std::memset(first.data, 1, 3 * kMiB);
+  EXPECT_TRUE(arena.Release(first.data));
+  EXPECT_EQ(arena.BytesOf(first.data), 0u);
+  const auto again = arena.AllocateBlock(3 * kMiB);
+  EXPECT_EQ(again.data, first.data);
+  EXPECT_FALSE(again.zeroed);
+  EXPECT_NE(arena.AllocateBlock(3 * kMiB).data, first.data);
+}
+
+TEST(Arena, PinnedBlocksAreNotRecycled) {
+  Arena arena({.capacity = 256 * kMiB});
+  std::byte* const block = arena.AllocateBlock(kMiB).data;
+  EXPECT_GE(arena.Pin(block + 100, 1000), 0);
+  EXPECT_TRUE(arena.Release(block));
+  EXPECT_NE(arena.AllocateBlock(kMiB).data, block);
+  EXPECT_TRUE(arena.Release(block + 100));
+  EXPECT_EQ(arena.AllocateBlock(kMiB).data, block);
+}
+
+TEST(Arena, BlocksLeaveRoomForOtherExtents) {
+  Arena arena({.capacity = 64 * kMiB});
+  EXPECT_EQ(arena.AllocateBlock(9 * kMiB).data, nullptr);
+  std::vector<std::byte*> blocks;
+  while (std::byte* block = arena.AllocateBlock(2 * kMiB).data) blocks.push_back(block);
+  EXPECT_EQ(blocks.size(), 24u);
+  EXPECT_TRUE(arena.Allocate(16 * kMiB));
+  for (std::byte* block : blocks) EXPECT_TRUE(arena.Release(block));
+  // What is kept is bounded, and is no obstacle to others.
+  EXPECT_LE(arena.committed(), 32 * kMiB);
+  EXPECT_TRUE(arena.Allocate(40 * kMiB));
+}
+
+TEST(Arena, AForkedChildHasCopiesOfBlocks) {
+  Arena arena({.capacity = 64 * kMiB});
+  std::byte* const block = arena.AllocateBlock(kMiB).data;
+  std::byte* const next = arena.AllocateBlock(kMiB).data;
+  std::memset(block, 1, kMiB);
+  std::memset(next, 2, kMiB);
+  int to_child[2];
+  int to_parent[2];
+  ASSERT_EQ(::pipe(to_child) + ::pipe(to_parent), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char word = 0;
+    if (::read(to_child[0], &word, 1) != 1) ::_exit(1);  // the parent has written to its blocks
+    if (!AllEqual(block, kMiB, std::byte{1}) || !AllEqual(next, kMiB, std::byte{2})) ::_exit(2);
+    std::memset(block, 3, kMiB);
+    if (arena.Contains(block, 1) >= 0 || arena.Pin(block, 1) >= 0) ::_exit(3);
+    if (arena.AllocateBlock(kMiB).data != nullptr) ::_exit(4);
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      std::memset(block, 4, kMiB);
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(grandchild, &status, 0);
+    if (status != 0 || !AllEqual(block, kMiB, std::byte{3})) ::_exit(5);
+    if (!arena.Release(block) || arena.Release(block)) ::_exit(6);
+    ::_exit(::write(to_parent[1], "x", 1) == 1 ? 0 : 7);
+  }
+  std::memset(block, 5, kMiB);
+  EXPECT_EQ(::write(to_child[1], "x", 1), 1);
+  char word = 0;
+  EXPECT_EQ(::read(to_parent[0], &word, 1), 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(AllEqual(block, kMiB, std::byte{5}));
+  for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(fd);
+  EXPECT_TRUE(arena.Release(block));
+}
+
 }  // namespace
 }  // namespace hvd::transport::shm

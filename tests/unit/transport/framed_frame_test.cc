@@ -32,7 +32,7 @@ TEST(Frame, AHeaderSurvivesTheWire) {
 
 TEST(Frame, FieldsThatDoNotFitTheTypeAreRefused) {
   for (const FrameHeader& header :
-       {FrameHeader{FrameType::kMessage, kMaxMessageBytes + 1, 0, kMaxMessageBytes + 1},
+       {FrameHeader{FrameType::kMessage, kMaxMessageBytes + kSealBytes + 1, 0, kMaxMessageBytes + kSealBytes + 1},
         FrameHeader{FrameType::kMessage, 5, 1, 5}, FrameHeader{FrameType::kMessage, 5, 0, 6},
         FrameHeader{FrameType::kEager, kEagerBytes + 1, 0, kEagerBytes + 1}, FrameHeader{FrameType::kData, 0, 0, 5},
         FrameHeader{FrameType::kData, 6, 0, 5}, FrameHeader{FrameType::kData, kMaxDataBytes + 1, 0, 1 << 30},

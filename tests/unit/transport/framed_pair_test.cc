@@ -44,7 +44,7 @@ class FramedPairTest : public ::testing::Test {
   void HangUp() { close(std::exchange(fds_[1], -1)); }
   bool RunUntilClosed() {
     const Time deadline = net::DeadlineAfter(std::chrono::seconds(60));
-    while (closed_.empty() && net::Now() < deadline) loop_->Turn(std::chrono::milliseconds(10));
+    while (closed_.empty() && net::Now() < deadline) loop_->RunOnce(std::chrono::milliseconds(10));
     return !closed_.empty();
   }
 
@@ -69,7 +69,7 @@ TEST_F(FramedPairTest, APeerThatVanishesFailsEverythingAndIsNamed) {
   HangUp();
   ASSERT_TRUE(RunUntilClosed());
   EXPECT_EQ(codes, (std::vector<Code>{Code::kUnknown, Code::kUnknown}));
-  for (int i = 0; i < 10; ++i) loop_->Turn(Duration::zero());
+  for (int i = 0; i < 10; ++i) loop_->RunOnce(Duration::zero());
   EXPECT_EQ(closed_.size(), 1u);
   EXPECT_EQ(closed_[0].rank, 4);
   EXPECT_EQ(loop_->watched(), 0);
@@ -94,7 +94,7 @@ TEST_F(FramedPairTest, HeadersMayComeInAnyPieces) {
   const std::string bytes = Frame({FrameType::kMessage, 5, 0, 5}, "hello") + Frame({FrameType::kMessage, 0, 0, 0});
   for (const char byte : bytes) {
     Raw(std::string(1, byte));
-    loop_->Turn(Duration::zero());
+    loop_->RunOnce(Duration::zero());
   }
   EXPECT_EQ(messages_, (std::vector<std::string>{"hello", ""}));
 }
@@ -121,7 +121,7 @@ TEST_F(FramedPairTest, WhatOnlyPreparesTravelsWithDataOrInTheNextTurn) {
   pair_->Recv(1, {{large.data(), large.size()}}, nullptr, ignore);
   pair_->Recv(1, {{large.data(), large.size()}}, nullptr, ignore);
   EXPECT_EQ(waiting(), -1);
-  loop_->Turn(Duration::zero());
+  loop_->RunOnce(Duration::zero());
   EXPECT_EQ(waiting(), 2 * head);
 }
 
@@ -141,6 +141,19 @@ TEST_F(FramedPairTest, MoreDataThanAnnouncedNeverLeavesTheBuffer) {
   ASSERT_TRUE(RunUntilClosed());
   EXPECT_EQ(closed_[0].code, Code::kInternal);
   EXPECT_FALSE(status);
+}
+
+TEST_F(FramedPairTest, MoreThanTheWindowBeforeAnybodyAsksIsRefused) {
+  const uint64_t bytes = 64 << 10;
+  const std::string payload(bytes, 'x');
+  uint64_t sent = 0;
+  for (; closed_.empty() && sent < 2 * kEagerWindow; sent += bytes) {
+    Raw(Frame({FrameType::kEager, bytes, 1, bytes}, payload));
+    for (int i = 0; i < 3; ++i) loop_->RunOnce(Duration::zero());
+  }
+  ASSERT_TRUE(RunUntilClosed());
+  EXPECT_TRUE(closed_[0].message.ends_with("sends more than its window before anybody asks for it"));
+  EXPECT_LE(sent, kEagerWindow + bytes);
 }
 
 TEST_F(FramedPairTest, WindowThatWasNeverTakenCannotBeGivenBack) {

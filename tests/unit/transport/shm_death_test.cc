@@ -34,7 +34,7 @@ int Survive(Context& context, int victim, int kind, int detail) {
   RANK_CHECK(cause.pid == window.pid(victim));
   RANK_CHECK(context.Await([&] { return context.scratch->told_ns[context.local].load() != 0; }));
   window.SetQuiesced();
-  RANK_CHECK(context.Await([&] { return window.Harmless(victim); }));
+  RANK_CHECK(context.Await([&] { return window.CannotStore(victim); }));
   RANK_CHECK(window.peer_state(victim) == PeerState::kDead || kind == Cause::kSilent);
   context.scratch->word[context.local].store(1);
   // Everybody stays until all survivors are through, so that nobody's leaving helps.
@@ -242,8 +242,8 @@ TEST(ShmDeath, GoodbyeIsSeenAndHarmsNobody) {
     RANK_CHECK(context.Await([&] { return window.peer_state(1) == PeerState::kLeft; }));
     RANK_CHECK(context.Await([&] { return context.changes.load() > 0; }));
     RANK_CHECK(!window.revoked());
-    RANK_CHECK(window.Harmless(1));
-    RANK_CHECK(!window.Harmless(2 - context.local));
+    RANK_CHECK(window.CannotStore(1));
+    RANK_CHECK(!window.CannotStore(2 - context.local));
     context.scratch->ready.fetch_add(1);
     RANK_CHECK(context.Await([&] { return context.scratch->ready.load() == 2; }));
     return 0;

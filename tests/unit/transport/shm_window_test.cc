@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How local processes meet, what a window leaves behind, and what forked children may do with it.
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -212,6 +214,21 @@ TEST_F(Alone, ForkedChildHasNoDescriptorsAndHarmsNothing) {
   EXPECT_FALSE((*window)->revoked());
   EXPECT_TRUE((*window)->LockToken());
   (*window)->UnlockToken();
+}
+
+TEST_F(Alone, ForkedChildKeepsFilesThatHaveTakenOurNumbers) {
+  const int number = ::memfd_create("ours", MFD_CLOEXEC);
+  const Fd ours(number);
+  const int kept = ::dup(number);
+  // The program closes what is not its own, and the next file that it opens gets the number.
+  ASSERT_EQ(::dup2(::memfd_create("the program's", MFD_CLOEXEC), number), number);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::fcntl(number, F_GETFD) < 0 ? 1 : 0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "the child lost a file of the program";
+  ASSERT_EQ(::dup2(kept, number), number);
+  ::close(kept);
 }
 
 TEST_F(Alone, CrashOfAForkedChildIsNotThisRanksDeath) {

@@ -83,7 +83,7 @@ TEST_F(FactoryTest, EveryRankReachesEveryOther) {
   }
   const Time deadline = net::DeadlineAfter(std::chrono::seconds(60));
   while (heard < kSize * (kSize - 1) && net::Now() < deadline) {
-    for (auto& loop : loops_) loop->Turn(Duration::zero());
+    for (auto& loop : loops_) loop->RunOnce(Duration::zero());
   }
   EXPECT_EQ(heard, kSize * (kSize - 1));
 }

@@ -119,18 +119,18 @@ ControlMessage AnyMessage() {
     case 6:
       return Stalled{*rc::gen::inRange<int64_t>(0, 1 << 30)};
     case 7:
-      return Inquiry{*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<bool>()};
+      return StatusQuery{*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<bool>()};
     case 8: {
-      Account account{*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<bool>(), AnyLast(), AnyLast(), {}, 0};
-      for (int i = *rc::gen::inRange(0, 4); i > 0; --i) account.waiting.push_back(AnyWaiting());
-      account.more = *rc::gen::inRange(0, 9);
-      return account;
+      StatusReply reply{*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<bool>(), AnyLast(), AnyLast(), {}, 0};
+      for (int i = *rc::gen::inRange(0, 4); i > 0; --i) reply.waiting.push_back(AnyWaiting());
+      reply.more = *rc::gen::inRange(0, 9);
+      return reply;
     }
     case 9:
       return AnyMarks();
     case 10:
-      return Reached{*rc::gen::arbitrary<int32_t>(), *rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<uint64_t>(),
-                     *rc::gen::arbitrary<uint64_t>()};
+      return StreamEnd{*rc::gen::arbitrary<int32_t>(), *rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<uint64_t>(),
+                       *rc::gen::arbitrary<uint64_t>()};
     default:
       return Revoke{*rc::gen::inRange(0, 256), *rc::gen::inRange(-1, 100), *rc::gen::arbitrary<int32_t>(),
                     *rc::gen::arbitrary<int64_t>(), AnyText()};
@@ -162,7 +162,7 @@ struct EqualTo {
     return a.set == b.set && a.epoch == b.epoch && a.position == b.position &&
            std::ranges::equal(a.marks, b.marks, same);
   }
-  bool operator()(const Reached& a) const { return a == std::get<Reached>(other); }
+  bool operator()(const StreamEnd& a) const { return a == std::get<StreamEnd>(other); }
   bool operator()(const LogMessage& a) const {
     const auto& b = std::get<LogMessage>(other);
     return a.set == b.set && a.first_position == b.first_position &&
@@ -182,12 +182,12 @@ struct EqualTo {
     return a.kind == b.kind && a.rank == b.rank && a.detail == b.detail && a.pid == b.pid && a.text == b.text;
   }
   bool operator()(const Stalled& a) const { return a.waited_ms == std::get<Stalled>(other).waited_ms; }
-  bool operator()(const Inquiry& a) const {
-    const auto& b = std::get<Inquiry>(other);
+  bool operator()(const StatusQuery& a) const {
+    const auto& b = std::get<StatusQuery>(other);
     return a.number == b.number && a.dump == b.dump;
   }
-  bool operator()(const Account& a) const {
-    const auto& b = std::get<Account>(other);
+  bool operator()(const StatusReply& a) const {
+    const auto& b = std::get<StatusReply>(other);
     return a.number == b.number && a.blocked == b.blocked && a.submitted == b.submitted && a.finished == b.finished &&
            a.waiting == b.waiting && a.more == b.more;
   }

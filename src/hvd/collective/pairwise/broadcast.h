@@ -26,7 +26,7 @@ class Broadcast final : public Machine {
   void CopyOwn(size_t index);
 
   Link link_;
-  const pattern::TreePlace place_;
+  const pattern::TreeNode place_;
   const Payload* payload_;
   const size_t chunk_bytes_;
   const size_t chunks_;

@@ -7,19 +7,15 @@
 namespace hvd::collective::pairwise {
 
 DirectReduce::DirectReduce(Link link, Reduction reduction, const Payload* payload, Rounds cut,
-                           std::shared_ptr<ScratchShelf> shelf)
-    : link_(std::move(link)),
-      reduction_(std::move(reduction)),
-      payload_(payload),
-      cut_(cut),
-      shelf_(std::move(shelf)) {}
+                           std::shared_ptr<ScratchPool> pool)
+    : link_(std::move(link)), reduction_(std::move(reduction)), payload_(payload), cut_(cut), pool_(std::move(pool)) {}
 
 Progress DirectReduce::Step() {
   if (link_.failed()) return Progress::kFailed;
   bool moved = false;
   while (started_ < payload_->bytes() && rounds_.size() < cut_.in_flight) {
     const size_t bytes = std::min(cut_.bytes, payload_->bytes() - started_);
-    rounds_.emplace_back(&link_, &reduction_, shelf_).Start(payload_, started_, bytes);
+    rounds_.emplace_back(&link_, &reduction_, pool_).Start(payload_, started_, bytes);
     started_ += bytes;
     moved = true;
   }

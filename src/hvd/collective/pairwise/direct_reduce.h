@@ -24,7 +24,7 @@ struct Rounds {
 class DirectReduce final : public Machine {
  public:
   // `payload` stays the caller's until kDone.
-  DirectReduce(Link link, Reduction reduction, const Payload* payload, Rounds cut, std::shared_ptr<ScratchShelf> shelf);
+  DirectReduce(Link link, Reduction reduction, const Payload* payload, Rounds cut, std::shared_ptr<ScratchPool> pool);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
@@ -35,7 +35,7 @@ class DirectReduce final : public Machine {
   const Reduction reduction_;
   const Payload* payload_;
   const Rounds cut_;
-  const std::shared_ptr<ScratchShelf> shelf_;
+  const std::shared_ptr<ScratchPool> pool_;
   size_t started_ = 0;  // bytes
   std::deque<DirectRound> rounds_;
 };

@@ -13,15 +13,15 @@ constexpr int kResults = 1;
 
 }  // namespace
 
-DirectRound::DirectRound(Link* link, const Reduction* reduction, std::shared_ptr<ScratchShelf> shelf)
-    : link_(link), reduction_(reduction), shelf_(std::move(shelf)), versions_(shelf_->Take()), spare_(shelf_->Take()) {}
+DirectRound::DirectRound(Link* link, const Reduction* reduction, std::shared_ptr<ScratchPool> pool)
+    : link_(link), reduction_(reduction), pool_(std::move(pool)), versions_(pool_->Take()), spare_(pool_->Take()) {}
 
 DirectRound::~DirectRound() {
   // One that ends early may have receives on a closed pair; their memory is not for others.
   if (payload_ != nullptr && !over()) return;
-  shelf_->Leave(std::move(spare_));
-  shelf_->Leave(std::move(versions_));
-  shelf_->Leave(std::move(packed_memory_));
+  pool_->Leave(std::move(spare_));
+  pool_->Leave(std::move(versions_));
+  pool_->Leave(std::move(packed_memory_));
 }
 
 void DirectRound::Start(const Payload* payload, size_t begin, size_t bytes) {
@@ -29,7 +29,7 @@ void DirectRound::Start(const Payload* payload, size_t begin, size_t bytes) {
   const size_t count = bytes / element;
   const auto mine = pattern::Slice(count, element, link_->members(), link_->me());
   if (payload->converted()) {
-    packed_memory_ = shelf_->Take();
+    packed_memory_ = pool_->Take();
     std::byte* const packed = packed_memory_.Need(bytes);
     payload->Gather(begin, bytes, packed);
     packed_.Add({packed, packed, bytes});

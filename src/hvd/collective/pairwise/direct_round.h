@@ -10,7 +10,7 @@
 
 #include "hvd/base/types.h"
 #include "hvd/collective/pairwise/link.h"
-#include "hvd/collective/scratch.h"
+#include "hvd/collective/scratch_pool.h"
 #include "hvd/kernel/kernel.h"
 
 namespace hvd::collective::pairwise {
@@ -25,7 +25,7 @@ struct Reduction {
 
 class DirectRound {
  public:
-  DirectRound(Link* link, const Reduction* reduction, std::shared_ptr<ScratchShelf> shelf);
+  DirectRound(Link* link, const Reduction* reduction, std::shared_ptr<ScratchPool> pool);
   ~DirectRound();
   DirectRound(const DirectRound&) = delete;
   DirectRound& operator=(const DirectRound&) = delete;
@@ -46,7 +46,7 @@ class DirectRound {
  private:
   Link* const link_;
   const Reduction* const reduction_;
-  const std::shared_ptr<ScratchShelf> shelf_;
+  const std::shared_ptr<ScratchPool> pool_;
   const Payload* payload_ = nullptr;
   size_t begin_ = 0;     // of the round, in the run
   size_t my_begin_ = 0;  // of my slice

@@ -4,13 +4,13 @@
 namespace hvd::collective::pairwise {
 
 DirectScatter::DirectScatter(Link link, Reduction reduction, const std::vector<size_t>& part_bytes, std::byte* to,
-                             const Payload* payload, size_t piece_bytes, std::shared_ptr<ScratchShelf> shelf)
+                             const Payload* payload, size_t piece_bytes, std::shared_ptr<ScratchPool> pool)
     : link_(std::move(link)),
       reduction_(std::move(reduction)),
       parts_(part_bytes, piece_bytes),
       to_(to),
       payload_(payload),
-      shelf_(std::move(shelf)) {}
+      pool_(std::move(pool)) {}
 
 Progress DirectScatter::Step() {
   if (link_.failed()) return Progress::kFailed;
@@ -21,7 +21,7 @@ Progress DirectScatter::Step() {
   }
   while (!rounds_.empty() && *rounds_.front().missing == 0) {
     ReduceRound(rounds_.front());
-    shelf_->Leave(std::move(rounds_.front().pieces));
+    pool_->Leave(std::move(rounds_.front().pieces));
     rounds_.pop_front();
     moved = true;
   }
@@ -33,7 +33,7 @@ void DirectScatter::StartRound() {
   Round& round = rounds_.emplace_back();
   round.mine = parts_.Piece(link_.me(), started_);
   const size_t my_bytes = round.mine.size();
-  round.pieces = shelf_->Take();
+  round.pieces = pool_->Take();
   round.pieces.Need(my_bytes * link_.members());
   payload_->Gather(round.mine.begin, my_bytes, round.pieces.data() + my_bytes * link_.me());
   for (int i = 1; i < link_.members(); ++i) {

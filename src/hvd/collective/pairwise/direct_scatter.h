@@ -19,7 +19,7 @@ class DirectScatter final : public Machine {
   // `part_bytes`: of every member, together the payload, which stays the caller's until kDone. `to`: this member's
   // result; nullptr: not wanted.
   DirectScatter(Link link, Reduction reduction, const std::vector<size_t>& part_bytes, std::byte* to,
-                const Payload* payload, size_t piece_bytes, std::shared_ptr<ScratchShelf> shelf);
+                const Payload* payload, size_t piece_bytes, std::shared_ptr<ScratchPool> pool);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override { link_.CollectAwaited(members); }
@@ -41,7 +41,7 @@ class DirectScatter final : public Machine {
   const pattern::Parts parts_;
   std::byte* const to_;
   const Payload* payload_;
-  const std::shared_ptr<ScratchShelf> shelf_;
+  const std::shared_ptr<ScratchPool> pool_;
   size_t started_ = 0;
   std::deque<Round> rounds_;
 };

@@ -5,16 +5,16 @@
 
 namespace hvd::collective::pairwise {
 
-OneStep::OneStep(Link link, Reduction reduction, const Payload* payload, std::shared_ptr<ScratchShelf> shelf)
+OneStep::OneStep(Link link, Reduction reduction, const Payload* payload, std::shared_ptr<ScratchPool> pool)
     : link_(std::move(link)),
       reduction_(std::move(reduction)),
       payload_(payload),
-      shelf_(std::move(shelf)),
-      versions_(shelf_->Take()) {}
+      pool_(std::move(pool)),
+      versions_(pool_->Take()) {}
 
 OneStep::~OneStep() {
   // One that ends early may have receives on a closed pair; their memory is not for others.
-  if (over()) shelf_->Leave(std::move(versions_));
+  if (over()) pool_->Leave(std::move(versions_));
 }
 
 Progress OneStep::Step() {

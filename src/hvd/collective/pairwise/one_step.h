@@ -14,7 +14,7 @@ namespace hvd::collective::pairwise {
 class OneStep final : public Machine {
  public:
   // `payload` stays the caller's until kDone.
-  OneStep(Link link, Reduction reduction, const Payload* payload, std::shared_ptr<ScratchShelf> shelf);
+  OneStep(Link link, Reduction reduction, const Payload* payload, std::shared_ptr<ScratchPool> pool);
   ~OneStep() override;
 
   Progress Step() override;
@@ -29,7 +29,7 @@ class OneStep final : public Machine {
   Link link_;
   const Reduction reduction_;
   const Payload* payload_;
-  const std::shared_ptr<ScratchShelf> shelf_;
+  const std::shared_ptr<ScratchPool> pool_;
   Scratch versions_;  // member by member; and room for the result
   std::shared_ptr<int> missing_ = std::make_shared<int>(0);
   bool started_ = false;

@@ -8,34 +8,34 @@
 
 namespace hvd::collective::pattern {
 
-struct TreePlace {
+struct TreeNode {
   int parent = -1;  // -1 for the root
   std::vector<int> children;
 };
 
 // Binomial tree over `members` with member `root` at its top. Depth ceil(log2 members).
-inline TreePlace BinomialTree(int members, int root, int me) {
+inline TreeNode BinomialTree(int members, int root, int me) {
   const int relative = (me - root + members) % members;
   const auto absolute = [&](int r) { return (r + root) % members; };
-  TreePlace place;
+  TreeNode node;
   int bit = 1;
   for (; bit < members; bit <<= 1) {
     if (relative & bit) {
-      place.parent = absolute(relative - bit);
+      node.parent = absolute(relative - bit);
       break;
     }
   }
   // The largest subtrees first: they have the longest way to go.
   for (bit >>= 1; bit > 0; bit >>= 1) {
-    if (relative + bit < members) place.children.push_back(absolute(relative + bit));
+    if (relative + bit < members) node.children.push_back(absolute(relative + bit));
   }
-  return place;
+  return node;
 }
 
 // A tree that enters every host once: binomial over the hosts' heads (the root, and the first member of every other
 // host), and binomial from each head over its host. `members` lists those of one host after those of another, and
 // `host_sizes` how many each has.
-inline TreePlace HostTree(std::span<const int> members, std::span<const int> host_sizes, int root, int me) {
+inline TreeNode HostTree(std::span<const int> members, std::span<const int> host_sizes, int root, int me) {
   std::vector<int> heads;
   std::span<const int> mine;
   int root_host = 0;
@@ -53,18 +53,18 @@ inline TreePlace HostTree(std::span<const int> members, std::span<const int> hos
   }
   const auto index = [&](int member) { return static_cast<int>(std::ranges::find(mine, member) - mine.begin()); };
   const int head = heads[my_host];
-  const TreePlace here = BinomialTree(static_cast<int>(mine.size()), index(head), index(me));
-  TreePlace place;
+  const TreeNode here = BinomialTree(static_cast<int>(mine.size()), index(head), index(me));
+  TreeNode node;
   if (me == head) {
     // What is farther away goes first.
-    const TreePlace among = BinomialTree(static_cast<int>(heads.size()), root_host, my_host);
-    if (among.parent >= 0) place.parent = heads[among.parent];
-    for (const int host : among.children) place.children.push_back(heads[host]);
+    const TreeNode among = BinomialTree(static_cast<int>(heads.size()), root_host, my_host);
+    if (among.parent >= 0) node.parent = heads[among.parent];
+    for (const int host : among.children) node.children.push_back(heads[host]);
   } else {
-    place.parent = mine[here.parent];
+    node.parent = mine[here.parent];
   }
-  for (const int child : here.children) place.children.push_back(mine[child]);
-  return place;
+  for (const int child : here.children) node.children.push_back(mine[child]);
+  return node;
 }
 
 }  // namespace hvd::collective::pattern

@@ -11,7 +11,7 @@
 
 #include "hvd/collective/machine.h"
 #include "hvd/collective/pattern/slices.h"
-#include "hvd/collective/window/meeting.h"
+#include "hvd/collective/window/position_view.h"
 
 namespace hvd::collective::window {
 
@@ -24,7 +24,7 @@ class ChunkedPull final : public Machine {
     std::byte* to = nullptr;  // where this rank wants them; nullptr: not wanted
   };
   // `payload` (this rank's own data, if it is a source) stays the caller's until kDone.
-  ChunkedPull(Meeting meeting, std::vector<Source> sources, const Payload* payload);
+  ChunkedPull(PositionView view, std::vector<Source> sources, const Payload* payload);
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override;
@@ -34,7 +34,7 @@ class ChunkedPull final : public Machine {
   bool PullRound();
   size_t ChunksOf(const Source& source) const;
 
-  Meeting meeting_;
+  PositionView view_;
   std::vector<Source> sources_;
   const Payload* payload_;
   size_t rounds_ = 0;

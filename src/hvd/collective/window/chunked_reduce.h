@@ -13,20 +13,20 @@
 
 #include "hvd/base/types.h"
 #include "hvd/collective/machine.h"
-#include "hvd/collective/window/meeting.h"
+#include "hvd/collective/window/position_view.h"
 
 namespace hvd::collective::window {
 
 // This member's part of chunk `chunk` of `bytes`: reduces its slice and stores it to all. Every member's chunk is
 // readable.
-void ReduceSlice(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk,
+void ReduceSlice(const PositionView& view, ReduceOp op, DType type, kernel::Scale scale, size_t bytes, size_t chunk,
                  kernel::Stores stores = kernel::Stores::kPlain);
 
 class ChunkedReduce final : public Machine {
  public:
   // `payload` stays the caller's until kDone. Chunks that this member has staged already are not staged again.
   // `reduced`: its part of so many chunks was reduced and published before.
-  ChunkedReduce(Meeting meeting, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
+  ChunkedReduce(PositionView view, ReduceOp op, DType type, kernel::Scale scale, const Payload* payload,
                 size_t reduced = 0, kernel::Stores stores = kernel::Stores::kPlain);
 
   Progress Step() override;
@@ -37,14 +37,14 @@ class ChunkedReduce final : public Machine {
   bool ReduceChunk();
   bool FinishChunk();
 
-  Meeting meeting_;
+  PositionView view_;
   const ReduceOp op_;
   const DType type_;
   const kernel::Scale scale_;
   const kernel::Stores stores_;
   const Payload* payload_;
   const size_t chunks_;
-  const Place place_;  // of this rank's data
+  const DataLocation location_;  // of this rank's data
   size_t staged_count_ = 0;
   size_t reduced_count_;
   size_t finished_count_ = 0;

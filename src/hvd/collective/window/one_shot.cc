@@ -5,24 +5,24 @@
 
 namespace hvd::collective::window {
 
-bool AllBesideMarks(const Meeting& meeting) {
-  for (int m = 0; m < meeting.members(); ++m) {
-    if (!IsBesideMark(meeting.header(m).place)) return false;
+bool AllBesideMarks(const PositionView& view) {
+  for (int m = 0; m < view.members(); ++m) {
+    if (!IsBesideMark(view.header(m).location)) return false;
   }
   return true;
 }
 
-void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, pattern::Range range,
+void ReduceOneShot(const PositionView& view, ReduceOp op, DType type, kernel::Scale scale, pattern::Range range,
                    std::byte* to) {
   if (to == nullptr || range.size() == 0) return;
-  PerMember<const void*> sources(meeting.members());
-  for (int m = 0; m < meeting.members(); ++m) sources[m] = meeting.Source(m, 0) + range.begin;
+  PerMember<const void*> sources(view.members());
+  for (int m = 0; m < view.members(); ++m) sources[m] = view.Source(m, 0) + range.begin;
   void* target = to;
   kernel::Reduce(op, type, sources.all(), {&target, 1}, range.size() / SizeOf(type), scale);
 }
 
-void CopyOneShot(const Meeting& meeting, int source, pattern::Range range, std::byte* to) {
-  if (to != nullptr && range.size() > 0) kernel::Copy(to, meeting.Source(source, 0) + range.begin, range.size());
+void CopyOneShot(const PositionView& view, int source, pattern::Range range, std::byte* to) {
+  if (to != nullptr && range.size() > 0) kernel::Copy(to, view.Source(source, 0) + range.begin, range.size());
 }
 
 }  // namespace hvd::collective::window

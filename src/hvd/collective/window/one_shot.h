@@ -6,18 +6,18 @@
 
 #include "hvd/base/types.h"
 #include "hvd/collective/pattern/slices.h"
-#include "hvd/collective/window/meeting.h"
+#include "hvd/collective/window/position_view.h"
 
 namespace hvd::collective::window {
 
 // Whether every member's data is beside its mark. All members come to the same answer: they read the same headers.
-bool AllBesideMarks(const Meeting& meeting);
+bool AllBesideMarks(const PositionView& view);
 
 // Reduces `range` of all members' data in member order into `to`; nothing if `to` is nullptr.
-void ReduceOneShot(const Meeting& meeting, ReduceOp op, DType type, kernel::Scale scale, pattern::Range range,
+void ReduceOneShot(const PositionView& view, ReduceOp op, DType type, kernel::Scale scale, pattern::Range range,
                    std::byte* to);
 
 // Copies `range` of the data of member `source` to `to`; nothing if `to` is nullptr.
-void CopyOneShot(const Meeting& meeting, int source, pattern::Range range, std::byte* to);
+void CopyOneShot(const PositionView& view, int source, pattern::Range range, std::byte* to);
 
 }  // namespace hvd::collective::window

@@ -24,7 +24,7 @@ class Operation final : public collective::Machine {
 
   Progress Step() override {
     if (!communicator_->IsNext(position_)) return Progress::kWaiting;
-    const Group& group = *communicator_->options().group;
+    const AsyncMpiComm& group = *communicator_->options().group;
     if (group.failed()) return GiveUp(group.error());
     if (!group.ready()) return Progress::kWaiting;
     if (in_flight_) {

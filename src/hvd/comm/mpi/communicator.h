@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "hvd/comm/communicator.h"
-#include "hvd/comm/mpi/group.h"
+#include "hvd/comm/mpi/async_comm.h"
 
 namespace hvd::comm::mpi {
 
 struct Options {
   ::hvd::mpi::Library* library = nullptr;
-  std::shared_ptr<Group> group;
+  std::shared_ptr<AsyncMpiComm> group;
   int members = 0;
   int me = 0;
   size_t round_bytes = 8 << 20;  // staged at a time; far below the 2^31 that MPI counts to

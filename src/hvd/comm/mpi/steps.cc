@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "hvd/collective/pattern/slices.h"
-#include "hvd/comm/traffic.h"
+#include "hvd/comm/exchange_layout.h"
 #include "hvd/kernel/kernel.h"
 
 namespace hvd::comm::mpi {
@@ -128,7 +128,7 @@ class Exchange final : public Base {
     }
   }
 
-  const Traffic traffic_;
+  const ExchangeLayout traffic_;
   size_t largest_ = 0;
   Layout out_, in_;
 };

@@ -6,7 +6,8 @@
 //
 // Thread safety: as Store; processes and threads may each have their own on one folder.
 // Lifetime: a file stays until its key is deleted. The engine removes its own when the ranks have met, and does not
-// mistake what a killed job left for its own (engine/meeting.h), so that one folder serves one job after the other.
+// mistake what a killed job left for its own (engine/bootstrap/rendezvous_protocol.h), so that one folder serves one
+// job after the other.
 
 #include <memory>
 #include <optional>

@@ -13,7 +13,7 @@ namespace hvd::rendezvous::tcp {
 namespace {
 
 // Bodies are read in pieces of this size, so that memory grows with what arrives.
-constexpr size_t kReadBytes = 256 << 10;
+constexpr size_t kBodyReadBytes = 256 << 10;
 
 uint64_t Micros(Duration timeout) {
   const auto micros =
@@ -28,7 +28,7 @@ Result<std::string> ReadBody(net::Stream& stream, Time deadline) {
   std::string body;
   while (body.size() < length) {
     const size_t start = body.size();
-    body.resize(std::min(length, start + kReadBytes));
+    body.resize(std::min(length, start + kBodyReadBytes));
     const net::MutableBytes piece(reinterpret_cast<uint8_t*>(body.data()) + start, body.size() - start);
     HVD_RETURN_IF_ERROR(net::ReadFull(stream, piece, deadline));
   }

@@ -27,7 +27,8 @@ constexpr Duration kKnockTime = milliseconds(200);
 
 // What another attempt cannot cure.
 bool IsFinal(Code code) {
-  return code == Code::kPermissionDenied || code == Code::kFailedPrecondition || code == Code::kInvalidArgument;
+  return code == Code::kPermissionDenied || code == Code::kFailedPrecondition || code == Code::kInvalidArgument ||
+         code == Code::kResourceExhausted;
 }
 
 Status ExchangePrefaces(net::Stream& stream, Time deadline) {

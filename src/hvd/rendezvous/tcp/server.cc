@@ -17,8 +17,6 @@
 namespace hvd::rendezvous::tcp {
 namespace {
 
-constexpr int kAcceptsPerTurn = 16;
-constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
 constexpr int kLoudComplaints = 3;
 constexpr int kPortAttempts = 64;
 
@@ -77,7 +75,7 @@ Server::Server(std::string address, Protection protection, std::shared_ptr<net::
       tls_(std::move(tls)),
       listener_(std::move(listener)),
       loop_(std::move(loop)),
-      keeper_([this](ClientId id, const Response& response) {
+      state_([this](ClientId id, const Response& response) {
         const auto client = clients_.find(id);
         if (client == clients_.end()) return;
         client->second.connection->Respond(response);
@@ -104,7 +102,7 @@ Server::~Server() {
 
 void Server::Run() {
   while (!stop_.load(std::memory_order_acquire)) {
-    loop_->Turn(Duration(-1));
+    loop_->RunOnce(Duration(-1));
     if (!listener_ || !door_closed_.load(std::memory_order_acquire)) continue;
     loop_->Unwatch(listener_.get());
     listener_.Reset();
@@ -131,7 +129,7 @@ std::string Server::LastRefusal() const {
 
 void Server::OnListener() {
   // A few at a time: the handshakes of those already here come first.
-  for (int i = 0; i < kAcceptsPerTurn && listener_; ++i) {
+  for (int i = 0; i < net::Strangers::kAcceptsPerTurn && listener_; ++i) {
     auto accepted = net::Accept(listener_.get());
     if (!accepted) return PauseAccepting();
     if (!*accepted) return;
@@ -146,27 +144,27 @@ void Server::OnListener() {
 void Server::PauseAccepting() {
   // Out of descriptors: the listener stays readable, so watching it would burn a core.
   (void)loop_->Rearm(listener_.get(), 0);
-  loop_->At(loop_->Now() + kAcceptPause, [this] {
+  loop_->At(loop_->Now() + net::Strangers::kAcceptPause, [this] {
     if (listener_) (void)loop_->Rearm(listener_.get(), EPOLLIN);
   });
 }
 
 Status Server::AddClient(net::Fd fd) {
   if (protection_ == Protection::kSameUser) HVD_RETURN_IF_ERROR(net::CheckPeerIsSameUser(fd.get()));
+  HVD_ASSIGN_OR_RETURN(const net::Address from, net::PeerAddress(fd.get()));
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<net::Stream> stream, MakeStream(tls_, std::move(fd)));
-  if (unproven_.size() >= kMaxUnproven) Remove(*unproven_.begin());
   const ClientId id = ++last_id_;
   Client client;
   client.connection = std::make_unique<Connection>(std::move(stream), [this, id](Request request) {
     if (on_set_ && request.op == Op::kSet) on_set_(request.key, request.value);
-    keeper_.Handle(id, std::move(request), loop_->Now());
-    ArmKeeperTimer();
+    state_.Handle(id, std::move(request), loop_->Now());
+    ArmDeadlineTimer();
   });
   HVD_RETURN_IF_ERROR(loop_->Watch(client.connection->fd(), client.connection->interest(),
                                    [this, id](uint32_t events) { Advance(id, events); }));
   Client& added = clients_.emplace(id, std::move(client)).first->second;
-  SetTimer(id, added, kOpenTimeout, "it did not open the conversation in time");
-  unproven_.insert(id);
+  SetTimer(id, added, net::Strangers::kProofTime, "it did not open the conversation in time");
+  if (const auto displaced = unproven_.Add(id, from)) Remove(*displaced);
   return {};
 }
 
@@ -177,7 +175,7 @@ void Server::Advance(ClientId id, uint32_t epoll_events) {
   auto advanced = client.connection->Advance(epoll_events);
   if (!client.proven && client.connection->open()) {
     client.proven = true;
-    unproven_.erase(id);
+    unproven_.Remove(id);
     ClearTimer(client);
     const std::lock_guard lock(mutex_);
     ++here_;
@@ -213,9 +211,9 @@ void Server::Remove(ClientId id) {
   if (found == clients_.end()) return;
   ClearTimer(found->second);
   loop_->Unwatch(found->second.connection->fd());
-  keeper_.Forget(id);
+  state_.Forget(id);
   const bool was_proven = found->second.proven;
-  unproven_.erase(id);
+  unproven_.Remove(id);
   clients_.erase(found);
   if (!was_proven) return;
   {
@@ -238,16 +236,16 @@ void Server::ClearTimer(Client& client) {
   client.timer_set = false;
 }
 
-void Server::ArmKeeperTimer() {
-  const auto due = keeper_.NextDeadline();
-  if (!due || (keeper_due_ && *keeper_due_ <= *due)) return;
-  if (keeper_timer_) loop_->Cancel(*keeper_timer_);
-  keeper_due_ = due;
-  keeper_timer_ = loop_->At(*due, [this] {
-    keeper_timer_.reset();
-    keeper_due_.reset();
-    keeper_.Expire(loop_->Now());
-    ArmKeeperTimer();
+void Server::ArmDeadlineTimer() {
+  const auto due = state_.NextDeadline();
+  if (!due || (state_due_ && *state_due_ <= *due)) return;
+  if (state_timer_) loop_->Cancel(*state_timer_);
+  state_due_ = due;
+  state_timer_ = loop_->At(*due, [this] {
+    state_timer_.reset();
+    state_due_.reset();
+    state_.Expire(loop_->Now());
+    ArmDeadlineTimer();
   });
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Serves a store to any number of clients from one thread with a loop of its own. Waits are parked, not waited for; a
-// client that has not proven itself within kOpenTimeout is dropped; of those at most kMaxUnproven exist, the oldest
-// goes first.
+// client that has not proven itself is a stranger, with the rules of net/strangers.h.
 //
 // Thread safety: as rendezvous::Server.
 
@@ -12,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -20,18 +18,17 @@
 #include "hvd/base/result.h"
 #include "hvd/loop/loop.h"
 #include "hvd/net/fd.h"
+#include "hvd/net/strangers.h"
 #include "hvd/net/tls.h"
 #include "hvd/rendezvous/factory.h"
 #include "hvd/rendezvous/server.h"
 #include "hvd/rendezvous/tcp/connection.h"
 #include "hvd/rendezvous/tcp/endpoint.h"
-#include "hvd/rendezvous/tcp/keeper.h"
+#include "hvd/rendezvous/tcp/store_state.h"
 
 namespace hvd::rendezvous::tcp {
 
-inline constexpr Duration kOpenTimeout = std::chrono::seconds(5);
 inline constexpr Duration kTakeAnswerTimeout = std::chrono::seconds(60);
-inline constexpr size_t kMaxUnproven = 256;
 
 class Server final : public rendezvous::Server {
  public:
@@ -61,12 +58,12 @@ class Server final : public rendezvous::Server {
   void PauseAccepting();
   Status AddClient(net::Fd fd);
   void Advance(ClientId id, uint32_t epoll_events);
-  // Later, because the caller may be in the middle of this client's or the keeper's work.
+  // Later, because the caller may be in the middle of this client's or the state's work.
   void Doom(ClientId id, const Error& why);
   void Remove(ClientId id);
   void SetTimer(ClientId id, Client& client, Duration timeout, const char* why);
   void ClearTimer(Client& client);
-  void ArmKeeperTimer();
+  void ArmDeadlineTimer();
 
   const std::string address_;
   const Protection protection_;
@@ -77,12 +74,12 @@ class Server final : public rendezvous::Server {
   std::function<void(const std::string&, const std::string&)> on_set_;  // set before the thread starts
 
   // On the loop.
-  Keeper keeper_;
+  StoreState state_;
   ClientId last_id_ = 0;
   std::unordered_map<ClientId, Client> clients_;
-  std::set<ClientId> unproven_;  // ids grow, so the oldest is first
-  std::optional<loop::TimerId> keeper_timer_;
-  std::optional<Time> keeper_due_;
+  net::Strangers unproven_;
+  std::optional<loop::TimerId> state_timer_;
+  std::optional<Time> state_due_;
   int complaints_ = 0;
 
   std::atomic<bool> stop_{false};

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <condition_variable>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <numeric>
 
+#include "hvd/kernel/kernel.h"
 #include "hvd/transport/shm/board_window.h"
 #include "hvd/transport/shm/fork.h"
 #include "hvd/transport/shm/segment.h"
@@ -24,15 +24,15 @@ namespace {
 
 constexpr uint64_t kControlBytes = uint64_t{1} << 30;  // address space; memory comes with use
 
-struct Seat {
-  Board* board = nullptr;
-  std::function<void()> on_change;
-  Fd doorbell;  // our own copy: a loop may end while a peer rings
-};
-
 }  // namespace
 
-struct Group::Shared {
+struct InprocRankGroup::Shared {
+  struct Seat {
+    Board* board = nullptr;
+    std::function<void()> on_change;
+    Fd doorbell;  // our own copy: a loop may end while a peer rings
+  };
+
   std::vector<Rank> ranks;
   Mapping control;
   std::byte* board = nullptr;
@@ -47,17 +47,18 @@ struct Group::Shared {
   void Tell();
 };
 
-void Group::Shared::Tell() {
+void InprocRankGroup::Shared::Tell() {
   // Under the lock, so that nobody is called once its window is gone.
   const std::lock_guard lock(mutex);
-  bool flooded = false;
+  bool woken = false;
   for (const Seat& seat : seats) {
-    if (seat.board != nullptr && !std::exchange(flooded, true)) seat.board->Flood();  // any view knows all doorbells
+    if (seat.board != nullptr && !std::exchange(woken, true))
+      seat.board->WakeAllRanks();  // any view knows all doorbells
     if (seat.on_change) seat.on_change();
   }
 }
 
-Group::Group(std::vector<Rank> ranks, uint64_t generation) : shared_(std::make_unique<Shared>()) {
+InprocRankGroup::InprocRankGroup(std::vector<Rank> ranks, uint64_t generation) : shared_(std::make_unique<Shared>()) {
   const int count = static_cast<int>(ranks.size());
   shared_->ranks = std::move(ranks);
   shared_->seats.resize(shared_->ranks.size());
@@ -69,8 +70,8 @@ Group::Group(std::vector<Rank> ranks, uint64_t generation) : shared_(std::make_u
   }
 }
 
-Group::Group(int count, uint64_t generation)
-    : Group(
+InprocRankGroup::InprocRankGroup(int count, uint64_t generation)
+    : InprocRankGroup(
           [count] {
             std::vector<Rank> ranks(static_cast<size_t>(count));
             std::iota(ranks.begin(), ranks.end(), 0);
@@ -78,20 +79,21 @@ Group::Group(int count, uint64_t generation)
           }(),
           generation) {}
 
-Group::~Group() = default;
+InprocRankGroup::~InprocRankGroup() = default;
 
-std::shared_ptr<Group> Group::Named(const std::string& name, const std::vector<Rank>& ranks, uint64_t generation) {
+std::shared_ptr<InprocRankGroup> InprocRankGroup::Named(const std::string& name, const std::vector<Rank>& ranks,
+                                                        uint64_t generation) {
   static auto* const mutex = new std::mutex;
-  static auto* const groups = new std::map<std::string, std::weak_ptr<Group>>;
+  static auto* const groups = new std::map<std::string, std::weak_ptr<InprocRankGroup>>;
   const std::lock_guard lock(*mutex);
   std::erase_if(*groups, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<Group>& place = (*groups)[fmt::format("{}/{}", name, generation)];
-  std::shared_ptr<Group> group = place.lock();
-  if (group == nullptr) place = group = std::make_shared<Group>(ranks, generation);
+  std::weak_ptr<InprocRankGroup>& place = (*groups)[fmt::format("{}/{}", name, generation)];
+  std::shared_ptr<InprocRankGroup> group = place.lock();
+  if (group == nullptr) place = group = std::make_shared<InprocRankGroup>(ranks, generation);
   return group;
 }
 
-void Group::SimulateDeath(int local) {
+void InprocRankGroup::SimulateDeath(int local) {
   Board board(shared_->board, static_cast<int>(shared_->ranks.size()), local, ::getpid());
   board.SetCause({.kind = Cause::kDied, .rank = board.rank(local), .detail = 0, .pid = ::getpid()});
   if (board.SetState(local, PeerState::kDead)) shared_->Tell();
@@ -107,9 +109,9 @@ class ThreadWindow final : public shm::BoardWindow {
         group_(options.group),
         arena_(options.arena != nullptr ? *options.arena : shm::Arena::Process()),
         used_(group_->shared().board_bytes) {
-    Group::Shared& shared = group_->shared();
+    InprocRankGroup::Shared& shared = group_->shared();
     const std::lock_guard lock(shared.mutex);
-    Seat& mine = shared.seats[static_cast<size_t>(options.local)];
+    auto& mine = shared.seats[static_cast<size_t>(options.local)];
     mine.board = &board_;
     mine.on_change = options.on_change;
     if (options.doorbell >= 0) mine.doorbell = Fd(::fcntl(options.doorbell, F_DUPFD_CLOEXEC, 0));
@@ -124,7 +126,7 @@ class ThreadWindow final : public shm::BoardWindow {
   ~ThreadWindow() override {
     SayGoodbye();
     const std::lock_guard lock(group_->shared().mutex);
-    Seat& mine = group_->shared().seats[static_cast<size_t>(local())];
+    auto& mine = group_->shared().seats[static_cast<size_t>(local())];
     mine.board = nullptr;
     mine.on_change = nullptr;
   }
@@ -138,14 +140,15 @@ class ThreadWindow final : public shm::BoardWindow {
     return group_->shared().control.data() + used_ - rounded;
   }
 
-  std::byte* PeerArena(int, uint64_t offset) override {
-    return offset < arena_.capacity() ? arena_.base() + offset : nullptr;
+  std::byte* PeerArena(int, uint64_t offset, uint64_t bytes) override {
+    const uint64_t capacity = arena_.capacity();
+    return offset <= capacity && bytes <= capacity - offset ? arena_.base() + offset : nullptr;
   }
 
   bool CanReadPeers() override { return true; }
   bool Readable(const void*, size_t) override { return true; }
   int ReadPeer(int, uint64_t address, void* to, size_t bytes) override {
-    std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+    kernel::Copy(to, reinterpret_cast<const void*>(address), bytes);
     return 0;
   }
 
@@ -158,7 +161,7 @@ class ThreadWindow final : public shm::BoardWindow {
  private:
   void Tell() override { group_->shared().Tell(); }
 
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<InprocRankGroup> group_;
   shm::Arena& arena_;
   uint64_t used_;
 };
@@ -166,7 +169,7 @@ class ThreadWindow final : public shm::BoardWindow {
 }  // namespace
 
 Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options) {
-  Group::Shared& shared = options.group->shared();
+  InprocRankGroup::Shared& shared = options.group->shared();
   if (shared.board == nullptr) return Fail(Code::kResourceExhausted, "no memory for the control segment");
   if (options.local < 0 || options.local >= std::ssize(shared.ranks)) {
     return Fail(Code::kInvalidArgument, "local rank {} of {}", options.local, shared.ranks.size());
@@ -187,7 +190,7 @@ Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options) {
   return std::unique_ptr<Window>(std::move(window));
 }
 
-std::unique_ptr<Window> CreateWindow(std::shared_ptr<Group> group, int local, int doorbell,
+std::unique_ptr<Window> CreateWindow(std::shared_ptr<InprocRankGroup> group, int local, int doorbell,
                                      std::function<void()> on_change) {
   auto window = CreateWindow({.group = std::move(group),
                               .local = local,

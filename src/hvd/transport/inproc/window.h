@@ -3,7 +3,7 @@
 // The Window of ranks that are threads of one process: tests, simulators and "memory:" jobs. The board is the one that
 // processes use; what differs is that nobody can die alone, so there is no watcher and death is only ever simulated.
 //
-// Thread safety: Group is safe; windows as Window.
+// Thread safety: InprocRankGroup is safe; windows as Window.
 
 #include <functional>
 #include <memory>
@@ -21,17 +21,18 @@ namespace hvd::transport::inproc {
 // What the windows of one generation share.
 //
 // Lifetime: lives as long as the last window or holder.
-class Group {
+class InprocRankGroup {
  public:
   // Global ranks of the members; the usual case is 0 .. count - 1.
-  explicit Group(int count, uint64_t generation = 0);
-  Group(std::vector<Rank> ranks, uint64_t generation);
-  ~Group();
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  explicit InprocRankGroup(int count, uint64_t generation = 0);
+  InprocRankGroup(std::vector<Rank> ranks, uint64_t generation);
+  ~InprocRankGroup();
+  InprocRankGroup(const InprocRankGroup&) = delete;
+  InprocRankGroup& operator=(const InprocRankGroup&) = delete;
 
   // The group that all callers of the same name get, as long as one of them holds it.
-  static std::shared_ptr<Group> Named(const std::string& name, const std::vector<Rank>& ranks, uint64_t generation);
+  static std::shared_ptr<InprocRankGroup> Named(const std::string& name, const std::vector<Rank>& ranks,
+                                                uint64_t generation);
 
   // As if the kernel had told that this rank's process died: state, cause, and every survivor's on_change.
   void SimulateDeath(int local);
@@ -44,7 +45,7 @@ class Group {
 };
 
 struct WindowOptions {
-  std::shared_ptr<Group> group;
+  std::shared_ptr<InprocRankGroup> group;
   int local = 0;
   int doorbell = -1;                // eventfd of this rank's loop, or -1; stays the caller's
   shm::Arena* arena = nullptr;      // nullptr: the process's
@@ -56,7 +57,7 @@ struct WindowOptions {
 // Returns when all members have called it.
 Result<std::unique_ptr<Window>> CreateWindow(const WindowOptions& options);
 // Without waiting: for tests that make all windows of a group on one thread.
-std::unique_ptr<Window> CreateWindow(std::shared_ptr<Group> group, int local, int doorbell,
+std::unique_ptr<Window> CreateWindow(std::shared_ptr<InprocRankGroup> group, int local, int doorbell,
                                      std::function<void()> on_change = {});
 
 }  // namespace hvd::transport::inproc

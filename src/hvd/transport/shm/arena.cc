@@ -29,11 +29,6 @@ constexpr auto kHugePatience = std::chrono::seconds(1);
 constexpr int kPopulateWrite = 23;
 constexpr int kCollapse = 25;
 
-uint64_t PageSize() {
-  static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
-
 uint64_t HalfOfMemory() {
   return std::max<uint64_t>(static_cast<uint64_t>(topology::TotalMemory()) / 2, kLeastCapacity);
 }
@@ -181,14 +176,17 @@ bool Arena::Cache(uint64_t offset, uint64_t bytes) {
 
 void Arena::FlushCache() {
   std::map<uint64_t, std::vector<uint64_t>> cached;
+  std::vector<FreeBlocks::value_type> blocks;
   {
     const std::lock_guard lock(mutex_);
     cached.swap(cached_);
     cached_bytes_ = 0;
+    blocks = TakeOld(Time::max());
   }
   for (const auto& [bytes, offsets] : cached) {
     for (const uint64_t offset : offsets) GiveSpan(offset, bytes);
   }
+  for (const auto& [bytes, block] : blocks) GiveSpan(block.offset, bytes);
 }
 
 std::optional<uint64_t> Arena::TakeBlock(int size_class) {
@@ -270,7 +268,8 @@ Arena::Extents::iterator Arena::Find(const void* ptr, size_t bytes) {
 int64_t Arena::Contains(const void* ptr, size_t bytes) const {
   if (Outside(ptr)) return -1;
   const std::lock_guard lock(mutex_);
-  if (const_cast<Arena*>(this)->Find(ptr, bytes) == extents_.end()) return -1;
+  const auto found = const_cast<Arena*>(this)->Find(ptr, bytes);
+  if (found == extents_.end() || (found->second.block && inherited())) return -1;
   return static_cast<const std::byte*>(ptr) - map_.data();
 }
 
@@ -278,7 +277,7 @@ int64_t Arena::Pin(const void* ptr, size_t bytes) {
   if (Outside(ptr)) return -1;
   const std::lock_guard lock(mutex_);
   const auto found = Find(ptr, bytes);
-  if (found == extents_.end()) return -1;
+  if (found == extents_.end() || (found->second.block && inherited())) return -1;
   ++found->second.references;
   return static_cast<const std::byte*>(ptr) - map_.data();
 }
@@ -297,12 +296,18 @@ bool Arena::Release(const void* ptr) {
     offset = found->first;
     extent = found->second;
     extents_.erase(found);
-    if (epoch_ != ForkEpoch()) return true;
-    if (extent.size_class != kNoClass) {
+    if (inherited()) {
+      if (extent.block) ::madvise(map_.data() + offset, extent.bytes, MADV_DONTNEED);
+      return true;
+    }
+    if (extent.block) {
+      if (KeepBlock(offset, extent.bytes)) return true;
+      block_bytes_ -= extent.bytes;
+    } else if (extent.size_class != kNoClass) {
       if (!GiveBlock(offset, &offset)) return true;
       extent.bytes = kSlab;
     }
-    if (Cache(offset, extent.bytes)) return true;
+    if (!extent.block && Cache(offset, extent.bytes)) return true;
   }
   GiveSpan(offset, extent.bytes);
   return true;

@@ -9,9 +9,13 @@
 // stays committed; freed extents of 1 MiB and more go back to the system at once. Where memfd is not to be had the
 // arena works as private memory, and shareable() is false.
 //
-// Thread safety: everything. In a forked child Contains, AddRef and Release work, Allocate fails, and nothing is ever
-// given back to the system: the memory is still the parent's. Lifetime: the process's arena lives until the process
-// ends, longer than any engine.
+// A *block* is an extent for memory that a program uses as any other: results of operations, and blocks of a heap. It
+// is not zeroed if it was used before, because what is freed serves the next block of about the same size. Free blocks
+// are bounded, and go back to the system after some seconds. A forked child gets private copies of all blocks.
+//
+// Thread safety: everything. In a forked child Contains, AddRef and Release work, but Contains knows no blocks;
+// Allocate and AllocateBlock fail, and nothing but copies is ever given back to the system: the memory is still the
+// parent's. Lifetime: the process's arena lives until the process ends, longer than any engine.
 
 #include <array>
 #include <atomic>
@@ -24,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "hvd/base/clock.h"
 #include "hvd/base/result.h"
 #include "hvd/transport/shm/fork.h"
 #include "hvd/transport/shm/memory.h"
@@ -31,7 +36,7 @@
 
 namespace hvd::transport::shm {
 
-class Arena {
+class Arena : private ForkCopy {
  public:
   struct Options {
     uint64_t capacity =
@@ -48,6 +53,18 @@ class Arena {
 
   // A new extent with one reference. kResourceExhausted: over the budget, or the machine has no memory.
   Result<std::byte*> Allocate(size_t bytes);
+  struct Block {
+    std::byte* data = nullptr;  // null: over the limit for blocks, or the machine has no memory
+    bool zeroed = false;
+  };
+  // Blocks take at most three quarters of the budget, and one an eighth. At least kLeastBlock bytes.
+  Block AllocateBlock(size_t bytes);
+  static constexpr size_t kLeastBlock = 64 << 10;
+  // The bytes that the extent of a block has; 0 where `ptr` points into none.
+  size_t BytesOf(const void* ptr) const;
+  // Gives blocks back to the system that have been free for a while.
+  void Trim();
+
   // One reference more or less for the extent that `ptr` points into. False if it points into none.
   bool AddRef(const void* ptr);
   bool Release(const void* ptr);
@@ -74,7 +91,13 @@ class Arena {
     uint64_t bytes;
     uint32_t references;
     uint8_t size_class;  // kNoClass for one with its own span
+    bool block = false;
   };
+  struct FreeBlock {
+    uint64_t offset;
+    Time freed;
+  };
+  using FreeBlocks = std::multimap<uint64_t, FreeBlock>;  // by bytes
   using Extents = std::map<uint64_t, Extent>;
   static constexpr int kClasses = 38;
   static constexpr uint8_t kNoClass = 255;
@@ -95,6 +118,14 @@ class Arena {
   // With the lock. True: its slab is empty, and no slab any more; the span is the caller's.
   bool GiveBlock(uint64_t offset, uint64_t* slab);
   void FlushCache();
+  bool HasBlocks() const override { return !inherited() && block_bytes_ > 0; }
+  void CopyBlocks() override;
+  // With the lock: the most recently freed block of about this size, or none.
+  std::optional<FreeBlocks::value_type> TakeFreeBlock(uint64_t bytes);
+  // With the lock: keeps a block for the next taker. False: it shall be given back.
+  bool KeepBlock(uint64_t offset, uint64_t bytes);
+  // With the lock: takes out the free blocks that have been so since before `when`.
+  std::vector<FreeBlocks::value_type> TakeOld(Time when);
   Status CommitRange(uint64_t offset, uint64_t bytes);
   // Huge pages for a part of the range, or all of it, where the kernel has them (from Linux 6.1 on it may give them to
   // shared files whatever it does by itself) and does not look for them for long. Quicker than small ones, too.
@@ -121,7 +152,11 @@ class Arena {
   std::array<std::set<uint64_t>, kClasses> open_;     // slabs with a free block, by class
   std::map<uint64_t, std::vector<uint64_t>> cached_;  // committed spans below kPunch, by bytes
   uint64_t cached_bytes_ = 0;
-  ForkLock fork_lock_{mutex_};
+  FreeBlocks free_blocks_;
+  uint64_t free_block_bytes_ = 0;
+  uint64_t block_bytes_ = 0;  // of all blocks, free ones included
+  Time trim_at_{};
+  ForkLock fork_lock_{mutex_, this};
 };
 
 }  // namespace hvd::transport::shm

@@ -5,8 +5,8 @@
 #include <bit>
 #include <cstring>
 
-#include "hvd/base/text.h"
-#include "hvd/transport/shm/heavy_fence.h"
+#include "hvd/base/utf8.h"
+#include "hvd/transport/shm/asymmetric_fence.h"
 
 namespace hvd::transport::shm {
 namespace {
@@ -71,17 +71,18 @@ Board::Board(std::byte* memory, int count, int self, int pid)
   cell(self).pid.store(pid, std::memory_order_release);
 }
 
-void Board::SetWitness(const Witness& witness) {
-  cell(self_).witness_value.store(witness.value, std::memory_order_relaxed);
-  cell(self_).witness_address.store(witness.address, std::memory_order_release);
+void Board::SetProbeWord(const ProbeWord& word) {
+  cell(self_).probe_value.store(word.value, std::memory_order_relaxed);
+  cell(self_).probe_address.store(word.address, std::memory_order_release);
 }
 
-Board::Witness Board::witness(int local) const {
-  const uint64_t address = cell(local).witness_address.load(std::memory_order_acquire);
-  return {address, cell(local).witness_value.load(std::memory_order_relaxed)};
+Board::ProbeWord Board::probe_word(int local) const {
+  const uint64_t address = cell(local).probe_address.load(std::memory_order_acquire);
+  return {address, cell(local).probe_value.load(std::memory_order_relaxed)};
 }
 
 void Board::WriteBell(int local) {
+  if (local >= count_) return;  // a bit of `sleeping` or `listening` that no rank has set
   const int fd = bells_[local].load(std::memory_order_acquire);
   const uint64_t one = 1;
   // An eventfd that is full has its reader awake already; there is nothing to do about other errors.
@@ -106,7 +107,7 @@ void Board::Listen(bool listens) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Board::PayForFences() {
+void Board::UseAsymmetricFences() {
   if (!heavy_fences_) return;
   paying_.store(true, std::memory_order_relaxed);
   cell(self_).pays.store(1, std::memory_order_release);
@@ -137,7 +138,7 @@ void Board::RingAll() {
 void Board::BeginSleep() {
   head_->sleeping[self_ / 64].fetch_or(uint64_t{1} << (self_ % 64), std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (paying_.load(std::memory_order_relaxed)) HeavyFence();
+  if (paying_.load(std::memory_order_relaxed)) AsymmetricFence();
 }
 
 void Board::EndSleep() {
@@ -176,7 +177,7 @@ bool Board::SetCause(const Cause& cause) {
   return head_->cause.compare_exchange_strong(none, Pack(cause, self_), std::memory_order_acq_rel);
 }
 
-void Board::Flood() {
+void Board::WakeAllRanks() {
   head_->changes.fetch_add(1, std::memory_order_seq_cst);
   FutexWakeAll(&head_->changes);
   for (int i = 0; i < count_; ++i) WriteBell(i);

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The board: a few words per rank in memory that all local ranks share, on which life and death are written.
+// The board: a few words per local rank, in memory that all ranks of the host map. They say which ranks are alive and
+// why the generation ended.
 //
-// Words:
-//   life     the robust futex word of a rank: the thread id of its watcher. The kernel writes FUTEX_OWNER_DIED into it
-//   when
-//            that thread dies by any road.
-//   state    alive, left (it said goodbye) or dead. Leaves `alive` once.
-//   cause    the first reason for which the generation ended; one 64-bit word, so that it is written whole or not at
-//   all. changes  counts changes of any of these; watchers of all ranks sleep on it. token    the right of a rank to
-//   store into its peers' memory: a robust mutex. taken    set by peers before they try to lock a lost rank's token;
-//   whoever locks a token that was taken gives it back. fenced   a lost rank's token was locked by anybody after
-//   `taken` was set: it can never store again.
+// life     Robust futex word with the thread id of the rank's watcher. When that thread ends for any reason, the kernel
+//          sets FUTEX_OWNER_DIED in it.
+// state    Alive, left (the rank said goodbye) or dead. It leaves `alive` once.
+// cause    First reason for which the generation ended. One 64-bit word, so it is written as a whole or not at all.
+// changes  Counter on which the watchers of all ranks sleep. It grows after every change of the words above.
+// token    Robust mutex. A rank stores into its peers' memory only while one of its threads holds it.
+// taken    A survivor sets it before it tries to lock a lost rank's token. A thread that locks its own token and finds
+//          `taken` set gives the token back.
+// fenced   The rank can never store again: its token was locked after `taken` was set.
 //
 // Thread safety: everything. What is marked [signal] may be called from a signal handler.
 // Lifetime: memory and doorbells outlive the Board; a Board is one rank's view.
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,19 +51,19 @@ class Board {
   int pid(int local) const { return cell(local).pid.load(std::memory_order_acquire); }
   Rank rank(int local) const { return cell(local).rank; }
   // Words by which peers can tell that they read the memory of this very process: see PeerMemory.
-  struct Witness {
+  struct ProbeWord {
     uint64_t address;
     uint64_t value;
   };
-  void SetWitness(const Witness& witness);
-  Witness witness(int local) const;
-  // Whether it could read the witnesses of all.
+  void SetProbeWord(const ProbeWord& word);
+  ProbeWord probe_word(int local) const;
+  // Whether it could read the probe words of all.
   void SetReads() { cell(self_).reads.store(1, std::memory_order_release); }
   bool reads(int local) const { return cell(local).reads.load(std::memory_order_acquire) != 0; }
   // The kernel has marked the end of that rank: from then on its pid may be another's.
   bool ended(int local) const { return (cell(local).life.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0; }
   void Blame(Rank rank) { cell(self_).blamed.store(rank + 1, std::memory_order_release); }
-  Rank blamed(int local) const { return cell(local).blamed.load(std::memory_order_acquire) - 1; }
+  Rank blamed(int local) const { return std::max(cell(local).blamed.load(std::memory_order_acquire), 0) - 1; }
   // This rank's reason, if it has none yet: before the cause or goodbye that it explains. One thread at a time.
   void SetReason(std::string_view text);
   std::string reason(int local) const;
@@ -75,7 +76,7 @@ class Board {
   void BeginSleep();
   void EndSleep();
   // From now on BeginSleep pays for the fence of those who call RingAll: dear for who sleeps often.
-  void PayForFences();
+  void UseAsymmetricFences();
 
   // --- life and death ---
   FutexWord& life(int local) { return cell(local).life; }
@@ -90,7 +91,7 @@ class Board {
   // [signal] Writes the cause if there is none; tells nobody.
   bool SetCause(const Cause& cause);
   // [signal] Tells every rank, asleep or not, that something changed: its watcher and its loop.
-  void Flood();
+  void WakeAllRanks();
   bool quiesced(int local) const { return cell(local).quiesced.load(std::memory_order_acquire) != 0; }
   // [signal]
   void SetQuiesced() { cell(self_).quiesced.store(1, std::memory_order_release); }
@@ -131,10 +132,10 @@ class Board {
     std::atomic<int32_t> blamed;  // rank + 1; 0: nobody
     std::atomic<int32_t> pid;
     int32_t rank;
-    std::atomic<uint32_t> pays;             // for fences; never taken back
-    std::atomic<uint32_t> reason_bytes;     // 0: none yet
-    std::atomic<uint64_t> witness_address;  // 0: none
-    std::atomic<uint64_t> witness_value;
+    std::atomic<uint32_t> pays;           // for fences; never taken back
+    std::atomic<uint32_t> reason_bytes;   // 0: none yet
+    std::atomic<uint64_t> probe_address;  // 0: none
+    std::atomic<uint64_t> probe_value;
     std::atomic<uint32_t> reads;
     char reason[kMaxReasonBytes];
     alignas(128) std::atomic<uint64_t> beat;

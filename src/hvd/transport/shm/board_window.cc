@@ -34,7 +34,7 @@ void BoardWindow::SetQuiesced() {
   board_.RingAll();
 }
 
-bool BoardWindow::Harmless(int local) {
+bool BoardWindow::CannotStore(int local) {
   if (board_.quiesced(local) || board_.fenced(local)) return true;
   const PeerState state = board_.state(local);
   if (state == PeerState::kLeft) return true;

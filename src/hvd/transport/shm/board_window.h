@@ -20,7 +20,7 @@ class BoardWindow : public Window {
   void Listen(bool listens) override { board_.Listen(listens); }
   void BeginSleep() override { board_.BeginSleep(); }
   void EndSleep() override { board_.EndSleep(); }
-  void PayForFences() override { board_.PayForFences(); }
+  void UseAsymmetricFences() override { board_.UseAsymmetricFences(); }
 
   PeerState peer_state(int local) const override { return board_.state(local); }
   bool revoked() const override { return board_.revoked(); }
@@ -28,7 +28,7 @@ class BoardWindow : public Window {
   std::string cause_reason() const override;
   void Revoke(const Cause& cause, std::string_view reason) override;
   void SetQuiesced() override;
-  bool Harmless(int local) override;
+  bool CannotStore(int local) override;
   void SayGoodbye() override;
   void Blame(Rank rank, std::string_view reason) override;
   Rank blamed(int local) const override { return board_.blamed(local); }

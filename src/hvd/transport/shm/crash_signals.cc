@@ -7,6 +7,7 @@
 #include <array>
 #include <mutex>
 
+#include "hvd/base/crash_teller.h"
 #include "hvd/transport/shm/fork.h"
 
 namespace hvd::transport::shm {
@@ -23,7 +24,7 @@ std::array<Slot, 64> g_slots;
 std::atomic<int> g_telling{0};  // handlers that look at boards now
 std::mutex g_mutex;
 int g_registered = 0;
-std::array<bool, kSignals.size()> g_installed{};
+std::array<std::atomic<bool>, kSignals.size()> g_installed{};
 
 void Tell(Board& board, int signo, int pid) {
   const int self = board.self();
@@ -32,11 +33,10 @@ void Tell(Board& board, int signo, int pid) {
   board.SetState(self, PeerState::kDead);
   // The thread that crashed stores nothing any more; if it is the token's, nobody here does.
   if (board.HoldsToken()) board.SetQuiesced();
-  board.Flood();
+  board.WakeAllRanks();
 }
 
-void Handle(int signo, siginfo_t* info, void*) {
-  const int saved_errno = errno;
+void TellAll(int signo) {
   const auto pid = static_cast<int>(::syscall(SYS_getpid));
   g_telling.fetch_add(1, std::memory_order_seq_cst);
   for (Slot& slot : g_slots) {
@@ -44,10 +44,23 @@ void Handle(int signo, siginfo_t* info, void*) {
     if (board != nullptr && slot.pid.load(std::memory_order_relaxed) == pid) Tell(*board, signo, pid);
   }
   g_telling.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+// For a handler that was put over ours. Where ours is not below it, the process may survive the signal.
+void TellIfFatal(int signo) {
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    if (kSignals[i] == signo && g_installed[i].load(std::memory_order_relaxed)) TellAll(signo);
+  }
+}
+
+void Handle(int signo, siginfo_t* info, void*) {
+  const int saved_errno = errno;
+  TellAll(signo);
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   ::sigaction(signo, &action, nullptr);
   // Blocked until this handler returns, then fatal, with the registers of the crash.
+  const auto pid = static_cast<int>(::syscall(SYS_getpid));
   if (::syscall(SYS_rt_tgsigqueueinfo, pid, ::syscall(SYS_gettid), signo, info) != 0) ::raise(signo);
   errno = saved_errno;
 }
@@ -63,11 +76,13 @@ void Install() {
     sigemptyset(&action.sa_mask);
     g_installed[i] = ::sigaction(kSignals[i], &action, nullptr) == 0;
   }
+  crash_teller.store(&TellIfFatal, std::memory_order_seq_cst);
 }
 
 void Uninstall() {
+  crash_teller.store(nullptr, std::memory_order_seq_cst);
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    if (!std::exchange(g_installed[i], false)) continue;
+    if (!g_installed[i].exchange(false)) continue;
     struct sigaction now {};
     if (::sigaction(kSignals[i], nullptr, &now) != 0) continue;
     // A handler that was put over ours may still call it; then it finds no board and only dies.

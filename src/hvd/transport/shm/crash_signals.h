@@ -5,7 +5,7 @@
 //
 // They are installed with the first registration, only where the action is the default one, and removed with the last.
 // After telling, the default action is restored and the signal raised again with its own siginfo, so exit status and
-// core are what they would have been.
+// core are what they would have been. A handler that is put over these and takes its time calls crash_teller first.
 //
 // Thread safety: everything. A forked child's crash tells nobody.
 

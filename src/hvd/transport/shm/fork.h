@@ -36,10 +36,21 @@ class Fd {
   unsigned epoch_ = 0;
 };
 
-// Holds `mutex` across every fork for as long as this object lives, so that a child never inherits it locked.
+// Shared memory that a forked child must not share with its parent.
+class ForkCopy {
+ public:
+  virtual ~ForkCopy() = default;
+  // Whether there is any now. Called before a fork.
+  virtual bool HasBlocks() const = 0;
+  // Replaces it by private copies. Called in the child, while the thread of the parent that forks waits.
+  virtual void CopyBlocks() = 0;
+};
+
+// Holds `mutex` across every fork for as long as this object lives, so that a child never inherits it locked. `copy` is
+// called with the lock held.
 class ForkLock {
  public:
-  explicit ForkLock(std::mutex& mutex);
+  explicit ForkLock(std::mutex& mutex, ForkCopy* copy = nullptr);
   ~ForkLock();
   ForkLock(const ForkLock&) = delete;
   ForkLock& operator=(const ForkLock&) = delete;

@@ -20,7 +20,7 @@
 
 namespace hvd::transport::shm {
 
-struct MeetingOptions {
+struct HubOptions {
   rendezvous::Store* store = nullptr;
   std::string key;  // in the store; equal for all local ranks of this generation and for nobody else
   uint64_t generation = 0;
@@ -53,7 +53,7 @@ class Hub {
   // Returns when every local rank has called it.
   virtual Status Ready() = 0;
 
-  static Result<std::unique_ptr<Hub>> Create(MeetingOptions options);
+  static Result<std::unique_ptr<Hub>> Create(HubOptions options);
 };
 
 // Descriptors of `rank` in the order in which they travel; sets its flags.
@@ -61,7 +61,7 @@ std::vector<int> Descriptors(LocalRank& rank);
 // Takes them out of a packet again, from index *at on.
 Result<LocalRank> Unpack(const Member& member, Packet& packet, size_t* at);
 
-Result<std::unique_ptr<Hub>> CreateLeader(MeetingOptions options);
-Result<std::unique_ptr<Hub>> CreateMember(MeetingOptions options);
+Result<std::unique_ptr<Hub>> CreateLeader(HubOptions options);
+Result<std::unique_ptr<Hub>> CreateMember(HubOptions options);
 
 }  // namespace hvd::transport::shm

@@ -17,10 +17,13 @@ namespace hvd::transport::shm {
 namespace {
 
 constexpr int64_t kLookAroundMs = 100;
+// The name of the socket is visible to all users: their connections must not keep ranks out, nor fill the log.
+constexpr int kLeastBacklog = 128;
+constexpr int kMostWarnings = 3;
 
 class Leader final : public Hub {
  public:
-  explicit Leader(MeetingOptions options) : options_(std::move(options)), joined_(options_.ranks.size()) {}
+  explicit Leader(HubOptions options) : options_(std::move(options)), joined_(options_.ranks.size()) {}
   ~Leader() override {
     if (listening_) (void)options_.store->Delete(options_.key);
   }
@@ -41,6 +44,8 @@ class Leader final : public Hub {
   // Handles packets until every member has reached `stage`.
   Status Gather(Stage stage);
   void Accept();
+  // That a connection was refused.
+  void Warn(const Error& error);
   Status Take(Connection& connection);
   Status OnHello(Connection& connection, const Packet& packet);
   Status OnJoin(Connection& connection, Packet& packet);
@@ -48,9 +53,10 @@ class Leader final : public Hub {
   std::string Missing(Stage stage) const;
   tl::unexpected<Error> Refuse(Error error);
 
-  const MeetingOptions options_;
+  const HubOptions options_;
   Fd listener_;
   bool listening_ = false;
+  int warnings_ = 0;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<std::optional<LocalRank>> joined_;
 };
@@ -66,7 +72,7 @@ Status Leader::Listen() {
   name.copy(address.sun_path + 1, name.size());
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
-      ::listen(listener_.get(), static_cast<int>(options_.ranks.size())) != 0) {
+      ::listen(listener_.get(), std::max(kLeastBacklog, static_cast<int>(options_.ranks.size()))) != 0) {
     return Fail(Code::kUnimplemented, "the unix socket of this host's ranks cannot be opened: {}",
                 std::strerror(errno));
   }
@@ -95,11 +101,17 @@ tl::unexpected<Error> Leader::Refuse(Error error) {
   return Fail(std::move(error));
 }
 
+void Leader::Warn(const Error& error) {
+  const auto level = ++warnings_ <= kMostWarnings ? log::Level::kWarning : log::Level::kDebug;
+  if (!log::Enabled(level)) return;
+  log::Write(level, fmt::format("a connection to the shared memory of this host was refused: {}", error.message));
+}
+
 void Leader::Accept() {
   Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return;
   if (auto user = CheckPeerUser(socket.get()); !user) {
-    log::Warning("a connection to the shared memory of this host was refused: {}", user.error().message);
+    Warn(user.error());
     return;
   }
   connections_.push_back(std::make_unique<Connection>());
@@ -187,7 +199,7 @@ Status Leader::Gather(Stage stage) {
                     options_.ranks[static_cast<size_t>(connection.hello.local)], taken.error().message);
       }
       if (taken.error().code != Code::kAborted) {
-        log::Warning("a connection to the shared memory of this host was refused: {}", taken.error().message);
+        Warn(taken.error());
         (void)SendNote(connection.socket.get(), Kind::kRefused, taken.error().message, options_.deadline);
       }
       connection.socket.Close();
@@ -247,7 +259,7 @@ Status Leader::Ready() {
 
 }  // namespace
 
-Result<std::unique_ptr<Hub>> CreateLeader(MeetingOptions options) {
+Result<std::unique_ptr<Hub>> CreateLeader(HubOptions options) {
   auto leader = std::make_unique<Leader>(std::move(options));
   HVD_RETURN_IF_ERROR(leader->Listen());
   return std::unique_ptr<Hub>(std::move(leader));

@@ -17,7 +17,7 @@ constexpr std::string_view kRefusal = "no: ";
 
 class MemberSide final : public Hub {
  public:
-  explicit MemberSide(MeetingOptions options) : options_(std::move(options)) {}
+  explicit MemberSide(HubOptions options) : options_(std::move(options)) {}
 
   Status Connect();
   Result<std::vector<LocalRank>> Exchange(LocalRank self, Fd* control) override;
@@ -29,7 +29,7 @@ class MemberSide final : public Hub {
   template <typename T>
   Result<T> Explain(Result<T> result) const;
 
-  const MeetingOptions options_;
+  const HubOptions options_;
   Fd socket_;
 };
 
@@ -162,7 +162,7 @@ Result<LocalRank> Unpack(const Member& member, Packet& packet, size_t* at) {
   return rank;
 }
 
-Result<std::unique_ptr<Hub>> CreateMember(MeetingOptions options) {
+Result<std::unique_ptr<Hub>> CreateMember(HubOptions options) {
   auto member = std::make_unique<MemberSide>(std::move(options));
   HVD_RETURN_IF_ERROR(member->Connect());
   return std::unique_ptr<Hub>(std::move(member));
@@ -177,7 +177,7 @@ std::optional<std::string> ReadRefusal(const std::string& value) {
   return value.substr(kRefusal.size());
 }
 
-Result<std::unique_ptr<Hub>> Hub::Create(MeetingOptions options) {
+Result<std::unique_ptr<Hub>> Hub::Create(HubOptions options) {
   return options.local == 0 ? CreateLeader(std::move(options)) : CreateMember(std::move(options));
 }
 

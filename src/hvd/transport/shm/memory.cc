@@ -18,6 +18,11 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
+uint64_t PageSize() {
+  static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
 Result<Fd> CreateSealedFile(const char* name, uint64_t bytes) {
   rlimit limit{};
   // Over this limit ftruncate does not fail, it kills the process with SIGXFSZ.
@@ -84,9 +89,11 @@ Result<Mapping> Mapping::Create(int fd, uint64_t bytes) {
     ::munmap(reserved, bytes + kHugePage);
     return Fail(Code::kResourceExhausted, "{} bytes cannot be mapped: {}", bytes, std::strerror(error));
   }
+  // A core dump would fill every hole of a sparse file, which takes memory and minutes.
+  ::madvise(aligned, bytes, MADV_DONTDUMP);
   if (aligned > begin) ::munmap(begin, static_cast<size_t>(aligned - begin));
   std::byte* const end = begin + bytes + kHugePage;
-  std::byte* const used = aligned + RoundUp(bytes, static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
+  std::byte* const used = aligned + RoundUp(bytes, PageSize());
   if (end > used) ::munmap(used, static_cast<size_t>(end - used));
   return Mapping(aligned, bytes);
 }

@@ -15,6 +15,8 @@ namespace hvd::transport::shm {
 
 inline constexpr size_t kHugePage = 2 << 20;
 
+uint64_t PageSize();
+
 constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // An anonymous file of `bytes`, all of it holes, whose size nobody can change any more: no access to it can end in

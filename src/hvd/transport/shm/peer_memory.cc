@@ -32,18 +32,17 @@ int ReadProcess(int pid, uint64_t address, void* to, size_t bytes) {
 }  // namespace
 
 PeerMemory::PeerMemory(Board& board) : board_(board) {
-  // Without a random word there is no witness, and peers do not read.
-  if (::getrandom(&witness_, sizeof witness_, GRND_NONBLOCK) != sizeof witness_) return;
-  board_.SetWitness({reinterpret_cast<uint64_t>(&witness_), witness_});
+  // Without a random value there is no probe word, and peers do not read.
+  if (::getrandom(&probe_word_, sizeof probe_word_, GRND_NONBLOCK) != sizeof probe_word_) return;
+  board_.SetProbeWord({reinterpret_cast<uint64_t>(&probe_word_), probe_word_});
 }
 
 void PeerMemory::Probe() {
   for (int local = 0; local < board_.count(); ++local) {
-    const Board::Witness witness = board_.witness(local);
+    const Board::ProbeWord word = board_.probe_word(local);
     uint64_t seen = 0;
-    const int error =
-        witness.address == 0 ? ENOTSUP : ReadProcess(board_.pid(local), witness.address, &seen, sizeof seen);
-    if (error == 0 && seen == witness.value) continue;
+    const int error = word.address == 0 ? ENOTSUP : ReadProcess(board_.pid(local), word.address, &seen, sizeof seen);
+    if (error == 0 && seen == word.value) continue;
     log::Debug(
         "The memory of local rank {} cannot be read by process_vm_readv (error {}): data that is in no arena is "
         "copied instead.",

@@ -4,8 +4,8 @@
 // mostly processes of one user, unless a sandbox or a security module says no. Nothing is asked of it beforehand, and
 // no permission is given to anybody.
 //
-// Whether it works is seen by reading a word of every peer, the witness, whose value the peer has written on the board:
-// so a pid that means another process here (in another pid namespace) is noticed.
+// Whether it works is seen by reading a word of every peer, the probe word, whose value the peer has written on the
+// board: so a pid that means another process here (in another pid namespace) is noticed.
 //
 // Thread safety: all.
 
@@ -19,12 +19,12 @@ namespace hvd::transport::shm {
 
 class PeerMemory {
  public:
-  // Puts this process's witness on the board.
+  // Puts this process's probe word on the board.
   explicit PeerMemory(Board& board);
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
 
-  // All witnesses are on the board: tries to read them, and says there whether it could.
+  // All probe words are on the board: tries to read them, and says there whether it could.
   void Probe();
 
   // As the functions of Window.
@@ -34,7 +34,7 @@ class PeerMemory {
 
  private:
   Board& board_;
-  uint64_t witness_ = 0;
+  uint64_t probe_word_ = 0;
   std::atomic<bool> all_can_{false};
 };
 

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
+
+#include "hvd/kernel/kernel.h"
 
 namespace hvd::transport::shm {
 
@@ -83,8 +84,8 @@ Result<size_t> RingProducer::Write(std::span<const iovec> data) {
     const size_t at = static_cast<size_t>(tail_ + written) & (capacity_ - 1);
     const size_t first = std::min(length, capacity_ - at);
     const auto* from = static_cast<const std::byte*>(piece.iov_base);
-    std::memcpy(data_ + at, from, first);
-    if (length > first) std::memcpy(data_, from + first, length - first);
+    kernel::Copy(data_ + at, from, first);
+    if (length > first) kernel::Copy(data_, from + first, length - first);
     written += length;
   }
   tail_ += written;
@@ -122,8 +123,8 @@ Result<RingConsumer::Taken> RingConsumer::Read(std::span<const iovec> into) {
     const size_t at = static_cast<size_t>(head_ + taken.bytes) & (capacity_ - 1);
     const size_t first = std::min(length, capacity_ - at);
     auto* to = static_cast<std::byte*>(piece.iov_base);
-    std::memcpy(to, data_ + at, first);
-    if (length > first) std::memcpy(to + first, data_, length - first);
+    kernel::Copy(to, data_ + at, first);
+    if (length > first) kernel::Copy(to + first, data_, length - first);
     taken.bytes += length;
   }
   head_ += taken.bytes;

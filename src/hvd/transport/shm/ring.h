@@ -7,7 +7,8 @@
 //     8  u32 ended          1: nothing more will come    stored by the producer
 //   128  u64 head           bytes ever read              stored by the consumer
 //   256  u32 writer_waits   1: the producer found no room and wants its doorbell rung; set by the producer, cleared by
-//   both 384  data               as many bytes as the largest power of two that fits
+//                           both
+//   384  data               as many bytes as the largest power of two that fits
 //
 // Each side keeps its own index in private memory and checks the other's on every use: a peer that writes nonsense into
 // the shared words ends the stream with kInternal, it never moves us out of the data area.

@@ -125,7 +125,7 @@ void Watcher::Watch() {
   }
   uint32_t told = 0;  // a board starts with no changes
   while (stop_.load(std::memory_order_acquire) == 0) {
-    if (Scan()) board_.Flood();
+    if (Scan()) board_.WakeAllRanks();
     const uint32_t seen = board_.changes().load(std::memory_order_acquire);
     if (seen != told) {
       told = seen;
@@ -196,7 +196,7 @@ void Watcher::SleepOnAll(uint32_t seen) {
 void Watcher::WatchNeighbour() {
   while (stop_.load(std::memory_order_acquire) == 0) {
     for (const int local : watched_) {
-      if (Examine(local)) board_.Flood();
+      if (Examine(local)) board_.WakeAllRanks();
     }
     const auto next = std::find_if(watched_.begin(), watched_.end(), [this](int local) {
       return board_.state(local) == PeerState::kAlive && board_.life(local).load(std::memory_order_acquire) != 0;

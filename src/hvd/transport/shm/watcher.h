@@ -4,7 +4,7 @@
 //
 // It owns this rank's life word through a robust list of its own, and sleeps in futex_waitv on the life words of the
 // others, on the board's change counter and on its stop word. The kernel wakes one waiter per death, about 0.1 ms after
-// it whatever the victim's size; that one writes state and cause and floods the rest. Where futex_waitv is missing a
+// it whatever the victim's size; that one writes state and cause and wakes the rest. Where futex_waitv is missing a
 // second thread waits on the next living neighbour's word alone: round the circle every rank is still watched by one.
 //
 // Thread safety: Start and Stop by the owner. `on_change` runs on the watcher's thread, must not block, and may run

@@ -42,7 +42,7 @@ class ProcessWindow final : public BoardWindow {
         watcher_(board_, options.on_change, options.without_waitv) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (static_cast<int>(i) == options.local) {
-        // Rung by the flood and by this process's own crash handlers only; never by a peer.
+        // Rung by WakeAllRanks and by this process's own crash handlers only; never by a peer.
         peers_[i].rank.doorbell = Fd(::fcntl(options.doorbell, F_DUPFD_CLOEXEC, 0));
       } else {
         peers_[i].rank = std::move(ranks[i]);
@@ -67,7 +67,7 @@ class ProcessWindow final : public BoardWindow {
   }
 
   Result<std::byte*> Carve(size_t bytes) override { return segment_->Carve(bytes); }
-  std::byte* PeerArena(int local, uint64_t offset) override;
+  std::byte* PeerArena(int local, uint64_t offset, uint64_t bytes) override;
   void Kill(int local) override;
 
   bool CanReadPeers() override { return memory_.CanReadPeers(); }
@@ -77,7 +77,7 @@ class ProcessWindow final : public BoardWindow {
   }
 
  private:
-  void Tell() override { board_.Flood(); }
+  void Tell() override { board_.WakeAllRanks(); }
   bool Stopped(int local) override { return DumpsCore(peers_[static_cast<size_t>(local)].rank); }
 
   const std::unique_ptr<Segment> segment_;
@@ -90,20 +90,21 @@ class ProcessWindow final : public BoardWindow {
   std::optional<CrashNotice> crash_notice_;
 };
 
-std::byte* ProcessWindow::PeerArena(int local, uint64_t offset) {
+std::byte* ProcessWindow::PeerArena(int local, uint64_t offset, uint64_t bytes) {
+  const auto inside = [&](uint64_t size) { return offset <= size && bytes <= size - offset; };
   if (local == this->local()) {
-    return arena_ != nullptr && offset < arena_->capacity() ? arena_->base() + offset : nullptr;
+    return arena_ != nullptr && inside(arena_->capacity()) ? arena_->base() + offset : nullptr;
   }
   Peer& peer = peers_[static_cast<size_t>(local)];
   if (std::byte* const base = peer.arena.load(std::memory_order_acquire); base != nullptr) {
-    return offset < peer.map.bytes() ? base + offset : nullptr;
+    return inside(peer.map.bytes()) ? base + offset : nullptr;
   }
   const std::lock_guard lock(map_mutex_);
   if (peer.arena.load(std::memory_order_relaxed) == nullptr) {
     if (!peer.rank.arena) return nullptr;
-    const auto bytes = SealedSize(peer.rank.arena.get());
-    if (!bytes) return nullptr;
-    auto map = Mapping::Create(peer.rank.arena.get(), *bytes);
+    const auto size = SealedSize(peer.rank.arena.get());
+    if (!size) return nullptr;
+    auto map = Mapping::Create(peer.rank.arena.get(), *size);
     if (!map) return nullptr;
     // Children of this process have no business there, and would keep the memory of a dead rank alive.
     ::madvise(map->data(), map->bytes(), MADV_DONTFORK);
@@ -112,14 +113,14 @@ std::byte* ProcessWindow::PeerArena(int local, uint64_t offset) {
     peer.rank.arena.Close();
     peer.arena.store(peer.map.data(), std::memory_order_release);
   }
-  return offset < peer.map.bytes() ? peer.map.data() + offset : nullptr;
+  return inside(peer.map.bytes()) ? peer.map.data() + offset : nullptr;
 }
 
 void ProcessWindow::Kill(int local) {
   if (local == this->local() || board_.state(local) != PeerState::kAlive) return;
   board_.SetLost(local);
   KillProcess(peers_[static_cast<size_t>(local)].rank);
-  board_.Flood();
+  board_.WakeAllRanks();
 }
 
 Result<LocalRank> Self(const WindowOptions& options) {

@@ -16,11 +16,9 @@ namespace hvd::transport::tcp {
 namespace {
 
 constexpr Duration kRetryAfter = std::chrono::milliseconds(50);
-// A connection that has not proven itself by then makes room for others.
-constexpr Duration kHandshakeTime = std::chrono::seconds(10);
-// Connections from unknown ends at the same time, besides one per rank.
-constexpr size_t kMaxStrangers = 256;
 constexpr int kMaxWarnings = 5;
+// Accepts that fail for want of a descriptor, one after the other, before this rank gives up: 1 s.
+constexpr int kMostWithoutDescriptor = 20;
 
 // What trying again cannot mend: we found somebody who is not of this job, or not whom we look for.
 bool IsFinal(Code code) { return code == Code::kPermissionDenied || code == Code::kFailedPrecondition; }
@@ -34,6 +32,7 @@ Status Mesh::Prepare() {
                 options_.addresses.size());
   }
   HVD_ASSIGN_OR_RETURN(context_.key, net::handshake::MakeKey(options_.token, options_.generation));
+  context_.has_token = options_.token != nullptr;
   context_.self = {.generation = options_.generation,
                    .to = static_cast<uint32_t>(options_.rank),
                    .size = static_cast<uint32_t>(options_.size)};
@@ -63,7 +62,8 @@ Result<std::vector<std::unique_ptr<Pair>>> Mesh::Run() {
   std::vector<std::unique_ptr<Pair>> pairs(peers_.size());
   for (Rank r = 0; r < options_.size; ++r) {
     if (!peers_[r].wanted) continue;
-    HVD_ASSIGN_OR_RETURN(pairs[r], CreateFramedPair(r, std::move(peers_[r].stream), options_.loop));
+    HVD_ASSIGN_OR_RETURN(pairs[r],
+                         CreateFramedPair(r, std::move(peers_[r].stream), options_.loop, std::move(peers_[r].seal)));
   }
   return pairs;
 }
@@ -84,28 +84,40 @@ Status Mesh::Begin() {
       continue;
     }
     peer.opening = true;
-    entries_.push_back({std::move(*opening), net::Want::kWrite, options_.deadline});
+    entries_.push_back({++last_id_, std::move(*opening), net::Want::kWrite, options_.deadline});
   }
   return {};
 }
 
-void Mesh::AcceptWaiting() {
-  while (true) {
+Status Mesh::AcceptWaiting() {
+  for (int i = 0; i < net::Strangers::kAcceptsPerTurn; ++i) {
     auto fd = net::Accept(options_.listener->fd());
-    if (!fd || !*fd) {
-      if (!fd) log::Warning("{}", fd.error().message);
-      return;
-    }
-    if (entries_.size() >= peers_.size() + kMaxStrangers) {
-      // Whoever said nothing for longest makes room: a rank proves itself within a few round trips.
-      const auto oldest = std::find_if(entries_.begin(), entries_.end(),
-                                       [](const Entry& entry) { return entry.opening && !entry.opening->connects(); });
-      if (oldest != entries_.end()) entries_.erase(oldest);
-    }
+    if (!fd && fd.error().code != Code::kResourceExhausted) return Fail(fd.error());
+    if (!fd) return OnNoDescriptor(fd.error());
+    without_descriptor_ = 0;
+    if (!*fd) return {};
+    const auto from = net::PeerAddress((*fd)->get());
     auto opening = Opening::Accept(&context_, std::move(**fd));
-    // A connection that is gone before we look at it is nobody's loss.
-    if (opening) entries_.push_back({std::move(*opening), net::Want::kRead, net::DeadlineAfter(kHandshakeTime)});
+    // A connection that is gone before it was looked at is nobody's loss.
+    if (!from || !opening) continue;
+    const net::Strangers::Id id = ++last_id_;
+    if (const auto displaced = strangers_.Add(id, *from)) {
+      std::erase_if(entries_, [&](const Entry& entry) { return entry.id == *displaced; });
+    }
+    entries_.push_back({id, std::move(*opening), net::Want::kRead, net::DeadlineAfter(net::Strangers::kProofTime)});
   }
+  return {};
+}
+
+Status Mesh::OnNoDescriptor(const Error& error) {
+  ++without_descriptor_;
+  if (strangers_.size() == 0 && without_descriptor_ >= kMostWithoutDescriptor) {
+    return Fail(Code::kResourceExhausted, "{}: this process has too many open files to connect its {} ranks",
+                error.message, options_.size);
+  }
+  if (without_descriptor_ <= kMaxWarnings) log::Warning("{}; trying again", error.message);
+  accept_at_ = net::DeadlineAfter(net::Strangers::kAcceptPause);
+  return {};
 }
 
 Status Mesh::TurnOnce() {
@@ -113,7 +125,7 @@ Status Mesh::TurnOnce() {
   for (const Entry& entry : entries_) {
     fds.push_back({entry.opening->fd(), static_cast<short>(entry.want == net::Want::kWrite ? POLLOUT : POLLIN), 0});
   }
-  const bool accepts = options_.listener != nullptr;
+  const bool accepts = options_.listener != nullptr && net::Now() >= accept_at_;
   if (accepts) fds.push_back({options_.listener->fd(), POLLIN, 0});
   if (poll(fds.data(), fds.size(), net::PollMillis(NextTime())) < 0 && errno != EINTR) {
     return Fail(Code::kInternal, "poll: {}", net::ErrnoText(errno));
@@ -127,13 +139,16 @@ Status Mesh::TurnOnce() {
       entries_[i].opening = nullptr;  // only those that we accepted have a time of their own
     }
   }
-  if (accepts && fds.back().revents != 0) AcceptWaiting();
-  std::erase_if(entries_, [](const Entry& entry) { return entry.opening == nullptr; });
-  return {};
+  std::erase_if(entries_, [&](const Entry& entry) {
+    if (entry.opening == nullptr) strangers_.Remove(entry.id);
+    return entry.opening == nullptr;
+  });
+  return accepts && fds.back().revents != 0 ? AcceptWaiting() : Status();
 }
 
 Time Mesh::NextTime() const {
   Time next = options_.deadline;
+  if (options_.listener != nullptr && accept_at_ > net::Now()) next = std::min(next, accept_at_);
   for (const Entry& entry : entries_) next = std::min(next, entry.give_up);
   for (Rank r = 0; r < options_.rank; ++r) {
     const Peer& peer = peers_[r];
@@ -179,6 +194,7 @@ Status Mesh::OnOpen(Opening& opening) {
   Peer& peer = peers_[rank];
   peer.opening = false;
   Apply(options_.socket, opening.fd());
+  HVD_ASSIGN_OR_RETURN(peer.seal, opening.MakeSeal());
   peer.stream = opening.TakeStream();
   return {};
 }

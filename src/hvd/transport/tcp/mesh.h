@@ -10,6 +10,7 @@
 
 #include "hvd/base/clock.h"
 #include "hvd/base/result.h"
+#include "hvd/net/strangers.h"
 #include "hvd/transport/tcp/factory.h"
 #include "hvd/transport/tcp/opening.h"
 
@@ -26,11 +27,13 @@ class Mesh {
   struct Peer {
     bool wanted = false;
     std::unique_ptr<ByteStream> stream;  // once open
-    bool opening = false;                // we connect, and are at it
+    std::unique_ptr<Seal> seal;
+    bool opening = false;  // we connect, and are at it
     Time retry_at{};
     std::string last_error;
   };
   struct Entry {
+    net::Strangers::Id id;
     std::unique_ptr<Opening> opening;
     net::Want want;
     Time give_up;
@@ -39,7 +42,9 @@ class Mesh {
   bool Complete() const;
   // Begins the connections whose time has come.
   Status Begin();
-  void AcceptWaiting();
+  Status AcceptWaiting();
+  // There is no descriptor for a connection that waits: makes room, or waits a little. An error if that cannot help.
+  Status OnNoDescriptor(const Error& error);
   // Waits until something can be done, then does it.
   Status TurnOnce();
   Status StepEntry(Entry& entry);
@@ -52,6 +57,10 @@ class Mesh {
   OpeningContext context_;
   std::vector<Peer> peers_;
   std::vector<Entry> entries_;
+  net::Strangers strangers_;  // of entries_, those that were accepted
+  net::Strangers::Id last_id_ = 0;
+  Time accept_at_{};
+  int without_descriptor_ = 0;  // accepts that failed, one after the other
   int turned_away_ = 0;
 };
 

@@ -28,6 +28,7 @@ Result<std::unique_ptr<Opening>> Opening::Accept(const OpeningContext* context, 
   std::unique_ptr<Opening> opening(new Opening(context, Phase::kTls, -1, from));
   HVD_ASSIGN_OR_RETURN(const net::handshake::Nonce nonce, net::handshake::MakeNonce());
   opening->acceptor_.emplace(context->key, context->self, nonce);
+  opening->nonce_ = nonce;
   HVD_RETURN_IF_ERROR(opening->SetStream(std::move(fd)));
   return opening;
 }
@@ -108,12 +109,15 @@ Status Opening::OnRead() {
   const std::string part = std::move(part_);
   if (connector_) {
     HVD_ASSIGN_OR_RETURN(const net::handshake::Confirm confirm, connector_->OnReply(net::AsBytes(part)));
+    const net::Bytes nonce = net::AsBytes(part).first(net::handshake::kNonceBytes);
+    HVD_ASSIGN_OR_RETURN(session_, net::handshake::SessionKey(context_->key, connector_->hello(), nonce));
     Write(confirm);
     said_last_ = true;
     return {};
   }
   if (!said_last_) {
     HVD_ASSIGN_OR_RETURN(const net::handshake::Reply reply, acceptor_->OnHello(net::AsBytes(part)));
+    HVD_ASSIGN_OR_RETURN(session_, net::handshake::SessionKey(context_->key, net::AsBytes(part), nonce_));
     Write(reply);
     return {};
   }
@@ -121,6 +125,11 @@ Status Opening::OnRead() {
   peer_ = static_cast<Rank>(who.from);
   phase_ = Phase::kOpen;
   return {};
+}
+
+Result<std::unique_ptr<Seal>> Opening::MakeSeal() const {
+  if (!context_->has_token || context_->tls_client != nullptr) return std::unique_ptr<Seal>();
+  return Seal::Create(session_, connects());
 }
 
 std::unique_ptr<ByteStream> Opening::TakeStream() {

@@ -17,12 +17,14 @@
 #include "hvd/net/stream.h"
 #include "hvd/net/tls.h"
 #include "hvd/transport/byte_stream.h"
+#include "hvd/transport/seal.h"
 
 namespace hvd::transport::tcp {
 
 // What all openings of one mesh share.
 struct OpeningContext {
   net::Key key;
+  bool has_token = false;                       // else the key is no secret
   net::handshake::Identity self;                // `to` and `from` are filled in per connection
   std::shared_ptr<net::TlsContext> tls_client;  // null: plain
   std::shared_ptr<net::TlsContext> tls_server;
@@ -44,6 +46,8 @@ class Opening {
   const std::string& where() const { return where_; }
   // Once open.
   std::unique_ptr<ByteStream> TakeStream();
+  // Once open: what authenticates its control messages. nullptr where TLS does that, or nobody has a key.
+  Result<std::unique_ptr<Seal>> MakeSeal() const;
 
  private:
   enum class Phase { kConnect, kTls, kWrite, kRead, kOpen };
@@ -67,6 +71,8 @@ class Opening {
   std::unique_ptr<net::Stream> stream_;
   std::optional<net::handshake::Connector> connector_;
   std::optional<net::handshake::Acceptor> acceptor_;
+  net::handshake::Nonce nonce_{};  // this end's, if it accepts
+  net::Key session_;
   bool said_last_ = false;  // what is being written or read is the last part
   std::string part_;
   size_t moved_ = 0;

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Links that another user has put where this process is about to write.
+
+#include <string>
+
+#include "hvd/base/result.h"
+
+namespace hvd {
+
+// Refuses `path` if it is a symbolic link in a folder that everybody can write, unless it belongs to this user or to
+// the folder's owner. The kernel has the same rule (fs.protected_symlinks), but not for lookups that a program makes
+// itself.
+//
+// Thread safety: any thread.
+Status CheckNoPlantedLink(const std::string& path);
+
+}  // namespace hvd

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prints where the time of `make test` or `.ci/run` went: its parts beside what is planned, and the slowest tests."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TIMES = ROOT / "build" / "times"
+SLOWEST = 20
+
+# Seconds on 2 idle cores with a cold compiler cache. A part that takes a third longer is marked.
+PLANNED = {
+    "setup": 300,
+    "lint": 10,
+    "C++ tests": 180,
+    "Python tests": 420,
+    "suite: spark": 180,
+    "suite: ray": 90,
+    "suite: torch": 120,
+    "suite: jax": 120,
+    "suite: wheel": 90,
+    "suite: docs": 90,
+    "chaos": 200,
+    "ASan: build": 240,
+    "ASan: tests": 240,
+    "TSan: build": 150,
+    "TSan: tests": 120,
+    "fuzzers: build": 150,
+    "fuzzers: run": 150,
+}
+
+
+def parts(path: pathlib.Path) -> list[tuple[str, float]]:
+    """Return names and seconds that tools/timed noted, in the order of their ends."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(name, float(seconds)) for name, seconds in (line.split("\t") for line in lines)]
+
+
+def tests(path: pathlib.Path) -> list[tuple[str, float]]:
+    """Return names and seconds of the tests in a JUnit file, as ctest and pytest write it."""
+    if not path.exists():
+        return []
+    cases = ElementTree.parse(path).getroot().iter("testcase")
+    return [(_name(case), float(case.get("time", 0))) for case in cases]
+
+
+def _name(case: ElementTree.Element) -> str:
+    # ctest repeats the name as the class; pytest writes the module there.
+    module, name = case.get("classname", ""), case.get("name", "")
+    return name if module == name else f"{module.rsplit('.', 1)[-1]}::{name}"
+
+
+def table(measured: list[tuple[str, float]]) -> list[str]:
+    """Return the lines of the table of parts."""
+    lines = [f"{'part':<24}{'seconds':>9}{'planned':>9}"]
+    for name, seconds in measured:
+        planned = PLANNED.get(name)
+        mark = "  over" if planned and seconds > planned * 4 / 3 else ""
+        lines.append(f"{name:<24}{seconds:>9.0f}{planned or '':>9}{mark}")
+    lines.append(f"{'all':<24}{sum(seconds for _, seconds in measured):>9.0f}")
+    return lines
+
+
+def slowest(measured: list[tuple[str, float]]) -> list[str]:
+    """Return the lines of the slowest tests."""
+    ranked = sorted(measured, key=lambda test: -test[1])[:SLOWEST]
+    return [f"{seconds:>9.1f} s  {name}" for name, seconds in ranked]
+
+
+def files(measured: list[tuple[str, float]]) -> list[str]:
+    """Return a line for each of the files of Python tests that took longest, tests side by side each in full."""
+    sums: collections.Counter[str] = collections.Counter()
+    for name, seconds in measured:
+        if "::" in name:
+            sums[name.partition("::")[0]] += seconds
+    return [f"{seconds:>9.1f} s  {file}" for file, seconds in sums.most_common(SLOWEST)]
+
+
+def main() -> int:
+    """Print both tables."""
+    all_tests = [test for path in sorted(TIMES.glob("*.xml")) for test in tests(path)]
+    print("\n".join(["", "Where the time went", *table(parts(TIMES / "parts.tsv"))]))
+    print("\n".join(["", "Files of Python tests", *files(all_tests)]))
+    print("\n".join(["", f"The {SLOWEST} slowest of {len(all_tests)} programs and tests", *slowest(all_tests)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
