@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a data service knows: its dispatchers, workers and readers. No sockets here.
+
+Thread safety: every method may be called by any thread; those that wait hold no lock meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Callable
+
+
+class TimeoutException(TimeoutError):
+    """Something did not come within the time-out of the data service. `message` says what."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class Registry:
+    """Dispatchers by id, their workers by id, and the ranks that read."""
+
+    def __init__(self, dispatchers: int, workers_per_dispatcher: int) -> None:
+        self.dispatchers = dispatchers
+        self.workers_per_dispatcher = workers_per_dispatcher
+        self._changed = threading.Condition()
+        self._addresses: dict[int, dict[str, Any]] = {}
+        self._workers: dict[int, dict[int, dict[str, Any]]] = {number: {} for number in range(dispatchers)}
+        self._left: dict[int, set[int]] = {number: set() for number in range(dispatchers)}
+        self._runs: list[dict[str, Any]] = []
+        self._run_numbers = 0
+        self._shutdown = False
+
+    def register_dispatcher(self, number: int, server: dict[str, Any]) -> None:
+        """Note where a dispatcher is."""
+        with self._changed:
+            self._check(number)
+            known = self._addresses.get(number)
+            if known is not None and known != server:
+                raise ValueError(
+                    f"dispatcher {number} is registered at {known['address']} already, and now at {server['address']}: "
+                    "one job can read at a time; end the other, or start a compute job for each"
+                )
+            self._addresses[number] = server
+            self._left[number] = set()
+            self._changed.notify_all()
+
+    def wait_for_dispatcher(self, number: int, timeout: float | None) -> dict[str, Any]:
+        """Return where a dispatcher is, once it has registered."""
+        self._check(number)
+        self._wait(
+            lambda: number in self._addresses or self._shutdown,
+            timeout,
+            lambda: (
+                f"dispatcher {number} of {self.dispatchers} did not register within {timeout:g} s"
+                f" ({len(self._addresses)} of {self.dispatchers} did)"
+            ),
+        )
+        with self._changed:
+            if number not in self._addresses:
+                raise ConnectionAbortedError(f"the data service was shut down before dispatcher {number} registered")
+            return self._addresses[number]
+
+    def dispatchers_of(self, owner: str) -> list[int]:
+        """Return the dispatchers of one process."""
+        with self._changed:
+            return [number for number, server in self._addresses.items() if server["owner"] == owner]
+
+    def known_dispatchers(self) -> dict[int, dict[str, Any]]:
+        """Return where dispatchers are, by id."""
+        with self._changed:
+            return dict(self._addresses)
+
+    def forget_dispatcher(self, number: int) -> None:
+        """Forget a dispatcher and its workers: another training job may register one."""
+        with self._changed:
+            self._check(number)
+            self._addresses.pop(number, None)
+            self._workers[number] = {}
+            self._changed.notify_all()
+
+    def register_worker(self, dispatcher: int, number: int, server: dict[str, Any]) -> None:
+        """Note that a worker serves a dispatcher; a worker that registers twice counts once."""
+        with self._changed:
+            self._check(dispatcher)
+            self._workers[dispatcher][number] = server
+            self._changed.notify_all()
+
+    def wait_for_workers(self, dispatcher: int, timeout: float | None) -> list[dict[str, Any]]:
+        """Return all workers of a dispatcher, once they have registered."""
+        self._check(dispatcher)
+        wanted = self.workers_per_dispatcher
+        self._wait(
+            lambda: len(self._workers[dispatcher]) >= wanted or self._shutdown,
+            timeout,
+            lambda: (
+                f"{len(self._workers[dispatcher])} of {wanted} workers of dispatcher {dispatcher} registered "
+                f"within {timeout:g} s: the compute job may still be starting, or a host of it does not reach the "
+                "dispatcher; raise its --timeout or look at its output"
+            ),
+        )
+        with self._changed:
+            if len(self._workers[dispatcher]) < wanted:
+                raise ConnectionAbortedError("the data service was shut down before its workers registered")
+            return list(self._workers[dispatcher].values())
+
+    def leave(self, dispatcher: int, rank: int) -> None:
+        """Note that a rank has stopped reading from a dispatcher."""
+        with self._changed:
+            self._check(dispatcher)
+            self._left[dispatcher].add(rank)
+            self._changed.notify_all()
+
+    def wait_left(self, dispatcher: int, ranks: list[int]) -> None:
+        """Return when these ranks have stopped reading from a dispatcher, or are lost."""
+        self._check(dispatcher)
+        self._wait(lambda: self._left[dispatcher].issuperset(ranks) or self._shutdown, None, str)
+
+    def join_run(self, hint: str, rank: int, size: int) -> int:
+        """Return the number of the training run that a rank belongs to; each rank of a run joins once."""
+        with self._changed:
+            for run in self._runs:
+                if run["hint"] == hint and run["size"] == size and rank not in run["ranks"] and not run["ended"]:
+                    run["ranks"].add(rank)
+                    return run["number"]
+            self._run_numbers += 1
+            run = {"number": self._run_numbers, "hint": hint, "size": size, "ranks": {rank}, "ended": False}
+            self._runs.append(run)
+            return self._run_numbers
+
+    def leave_run(self, number: int, rank: int, lost: bool) -> None:
+        """Note that a rank's process has ended; after a loss nobody joins its run any more."""
+        with self._changed:
+            for run in self._runs:
+                run["ended"] |= lost and run["number"] == number
+            for left in self._left.values():
+                left.add(rank)
+            self._changed.notify_all()
+
+    def shut_down(self) -> None:
+        """Let every wait end."""
+        with self._changed:
+            self._shutdown = True
+            self._changed.notify_all()
+
+    def is_shut_down(self) -> bool:
+        """Return whether `shut_down` was called."""
+        with self._changed:
+            return self._shutdown
+
+    def wait_for_shutdown(self) -> None:
+        """Return after `shut_down`."""
+        self._wait(lambda: self._shutdown, None, str)
+
+    def _check(self, number: int) -> None:
+        if not 0 <= number < self.dispatchers:
+            raise IndexError(f"there is no dispatcher {number}: this data service has {self.dispatchers}, from 0 on")
+
+    def _wait(self, over: Callable[[], bool], timeout: float | None, text: Callable[[], str]) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while not over():
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutException(text())
+                self._changed.wait(left)
