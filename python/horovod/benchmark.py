@@ -16,16 +16,20 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 import horovod.numpy as hvd
+from horovod.benchmark_tensors import FRAMEWORKS, Tensors
 from horovod.common import abi
 from horovod.numpy.adapter import bfloat16
 
 OPS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier")
 DTYPES = tuple(abi.DTYPES)
 COMPRESSIONS = ("none", "fp16", "bf16")
+_PAGE = 4096
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30}
 # Blocks up to so many bytes get so many timed calls.
 _CALLS = ((1 << 10, 1000), (64 << 10, 500), (1 << 20, 100), (16 << 20, 15))
@@ -104,50 +108,75 @@ def _require_possible(op: str, dtype: str, compression: str) -> None:
         raise ValueError(f"compression: {compression} is for float32 and float64; {dtype} travels as it is")
 
 
+def _private(count: int, element: np.dtype, offset: int | None) -> np.ndarray:
+    """Return an array where malloc puts it, or one that begins `offset` bytes after the begin of a page."""
+    if offset is None:
+        return np.empty(count, element)
+    block = np.empty(count * element.itemsize + 2 * _PAGE, np.uint8)
+    begin = -block.ctypes.data % _PAGE + offset
+    return block[begin : begin + count * element.itemsize].view(element)
+
+
 class _Call:
     """An operation on its data, to be repeated."""
 
-    def __init__(self, op: str, size: int, dtype: str, arena: bool, compression: str = "none") -> None:
+    def __init__(
+        self,
+        op: str,
+        size: int,
+        dtype: str,
+        arena: bool,
+        compression: str = "none",
+        offset: int | None = None,
+        new_arrays: bool = False,
+        framework: str = "numpy",
+    ) -> None:
         _require_possible(op, dtype, compression)
         ranks = hvd.size()
         element = element_type(dtype)
         count = size // element.itemsize
         self._name = f"horovod.benchmark.{op}.{dtype}.{compression}.{size}"
         self._op = op
-        self._compression = getattr(hvd.Compression, compression)
+        self._tensors = Tensors(framework)
+        self._compression = None if compression == "none" else compression
         self._reduce = hvd.Max if dtype == "bool" else hvd.Sum  # bool has no sum
         # By rank: sums of some ones and twos are exact in the shortest type; what is moved shows from whom it is.
         numbers = np.arange(ranks)
         summed = np.where(numbers < 64, numbers % 2 + 1, 0)
         self._values = (summed if op in ("allreduce", "reducescatter") else numbers + 1).astype(element)
-        self._input = (hvd.empty if arena else np.empty)(
-            count * ranks if op in ("alltoall", "reducescatter") else count, element
-        )
+        self._new_arrays = new_arrays or not self._tensors.in_place
+        count *= ranks if op in ("alltoall", "reducescatter") else 1
+        self._input = hvd.empty(count, element) if arena else _private(count, element, offset)
         self.refresh()
 
     def refresh(self) -> None:
         self._input.fill(self._values[hvd.rank()])
+        self._tensor = self._tensors.tensor(self._input)
 
-    def __call__(self) -> np.ndarray | None:
-        if self._compression is not hvd.Compression.none:
-            return hvd.allreduce(self._input, op=self._reduce, name=self._name, compression=self._compression)
-        if self._op == "allreduce":
-            return hvd.allreduce_(self._input, op=self._reduce, name=self._name)
-        if self._op == "allgather":
-            return hvd.allgather(self._input, name=self._name)
-        if self._op == "broadcast":
-            return hvd.broadcast_(self._input, 0, name=self._name)
-        if self._op == "alltoall":
-            return hvd.alltoall(self._input, name=self._name)
-        if self._op == "reducescatter":
-            return hvd.reducescatter(self._input, op=self._reduce, name=self._name)
-        return hvd.barrier()
+    def __call__(self) -> Any:
+        return self._tensors.finished(self._call(self._tensors.operations, self._tensor))
+
+    def _call(self, api: ModuleType, tensor: Any) -> Any:
+        name, op = self._name, self._op
+        if self._compression:
+            compression = getattr(api.Compression, self._compression)
+            return api.allreduce(tensor, op=self._reduce, name=name, compression=compression)
+        if op == "allreduce":
+            return (api.allreduce if self._new_arrays else api.allreduce_)(tensor, op=self._reduce, name=name)
+        if op == "broadcast":
+            return (api.broadcast if self._new_arrays else api.broadcast_)(tensor, 0, name=name)
+        if op == "reducescatter":
+            return api.reducescatter(tensor, op=self._reduce, name=name)
+        if op == "barrier":
+            return hvd.barrier()
+        return getattr(api, op)(tensor, name=name)
 
     def check(self) -> None:
         self.refresh()
         result = self()
         if result is None:
             return
+        result = self._tensors.array(result)
         if self._op in ("allreduce", "reducescatter"):
             expected = self._values.sum(dtype=result.dtype)
         elif self._op == "broadcast":
@@ -165,6 +194,9 @@ def measure(
     calls: int | None = None,
     arena: bool = False,
     compression: str = "none",
+    offset: int | None = None,
+    new_arrays: bool = False,
+    framework: str = "numpy",
 ) -> Row:
     """
     Check and time one operation; all ranks call it, and all get the same.
@@ -172,13 +204,15 @@ def measure(
     `size` is that of a block: each rank's input; for alltoall what one rank sends to one, for reducescatter each rank's
     output. `dtype` is one of DTYPES; reductions are sums, of bool, which has none, the maximum. `compression` is one of
     COMPRESSIONS, for an allreduce of float32 or float64; such a call makes a new array for its result, and its bytes
-    are those of `dtype`.
+    are those of `dtype`. Private arrays lie where malloc puts them, or begin `offset` bytes after the begin of a page.
+    With `new_arrays` an allreduce or broadcast returns a new array each time, as `hvd.allreduce` does; else it works in
+    place. `framework` says whose tensors are given, one of FRAMEWORKS; those of JAX are always new.
 
     >>> hvd.init()
     >>> measure("allreduce", 1024, calls=3).calls
     3
     """
-    call = _Call(op, size, dtype, arena, compression)
+    call = _Call(op, size, dtype, arena, compression, offset, new_arrays, framework)
     calls = calls or default_calls(size)
     for _ in range(3):  # the first time a name is agreed upon, then it is known
         call.check()
@@ -194,11 +228,13 @@ def measure(
     return Row(op, size, calls, slowest[0], median, slowest[calls * 9 // 10], *bandwidths(op, size, hvd.size(), median))
 
 
-def heading(dtype: str, arena: bool, compression: str) -> str:
+def heading(dtype: str, arena: bool, compression: str, offset: int | None = None, new_arrays: bool = False) -> str:
     """Return the table's first lines."""
     memory = "arena" if arena else "private"
+    memory += " memory" if offset is None else f" memory {offset} bytes after a page"
+    memory += ", new arrays" if new_arrays else ""
     what = dtype if compression == "none" else f"{dtype} as {compression} on the way, into a new array"
-    title = f"# hvd {hvd.__version__}, {hvd.size()} ranks, {what}, {memory} memory, fresh data, checked"
+    title = f"# hvd {hvd.__version__}, {hvd.size()} ranks, {what}, {memory}, fresh data, checked"
     times = "".join(f"{name:>12}" for name in ("min us", "median us", "p90 us"))
     return f"{title}\n{'op':14}{'bytes':>12}{'calls':>8}{times}{'algbw':>9}{'busbw':>9}"
 
@@ -239,6 +275,14 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _offset(text: str) -> int | None:
+    if text == "malloc":
+        return None
+    if not text.isdecimal() or int(text) >= _PAGE:
+        raise argparse.ArgumentTypeError(f"'{text}' is no offset; give malloc, or a number below {_PAGE}")
+    return int(text)
+
+
 def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m horovod.benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -255,8 +299,15 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
         default="none",
         help="as what an allreduce of float32 or float64 travels; default none",
     )
+    parser.add_argument("--framework", choices=FRAMEWORKS, default="numpy", help="whose tensors; default numpy")
     parser.add_argument("--calls", type=_positive, help="timed calls of each; default by size")
     parser.add_argument("--arena", action="store_true", help="memory of hvd.empty, which needs no copy")
+    parser.add_argument(
+        "--offset", type=_offset, metavar="malloc|N", help="where private arrays begin after a page; default malloc"
+    )
+    parser.add_argument(
+        "--new-arrays", action="store_true", help="results of allreduce and broadcast are new arrays; default in place"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the rows to this file, or with - print them instead")
     found = parser.parse_args(words)
     try:
@@ -273,13 +324,26 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
 def _measure_all(wanted: argparse.Namespace) -> list[Row]:
     shown = hvd.rank() == 0 and wanted.json != "-"
     if shown:
-        print(heading(wanted.dtype, wanted.arena, wanted.compression), flush=True)
+        whose = "" if wanted.framework == "numpy" else f" in tensors of {wanted.framework}"
+        what = wanted.dtype + whose
+        print(heading(what, wanted.arena, wanted.compression, wanted.offset, wanted.new_arrays), flush=True)
     rows = []
     for op in wanted.ops:
         for size in wanted.sizes if op != "barrier" else [0]:
-            rows.append(measure(op, size, wanted.dtype, wanted.calls, wanted.arena, wanted.compression))
+            row = measure(
+                op,
+                size,
+                wanted.dtype,
+                wanted.calls,
+                wanted.arena,
+                wanted.compression,
+                wanted.offset,
+                wanted.new_arrays,
+                wanted.framework,
+            )
+            rows.append(row)
             if shown:
-                print(as_line(rows[-1]), flush=True)
+                print(as_line(row), flush=True)
     return rows
 
 
@@ -287,9 +351,12 @@ def _write_json(where: str, wanted: argparse.Namespace, rows: list[Row]) -> None
     result = {
         "version": hvd.__version__,
         "ranks": hvd.size(),
+        "framework": wanted.framework,
         "dtype": wanted.dtype,
         "compression": wanted.compression,
         "arena": wanted.arena,
+        "offset": wanted.offset,
+        "new_arrays": wanted.new_arrays,
         "rows": [asdict(row) for row in rows],
     }
     text = json.dumps(result, indent=1)

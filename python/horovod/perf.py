@@ -2,7 +2,7 @@
 """
 What the command ``hvd_perf`` runs: the program of that name in this package, beside the library that it measures.
 
-``hvd_perf --help`` says what it measures; docs/benchmarks.md has examples.
+``hvd_perf --help`` says what it measures; docs/operate/benchmarks.md has examples.
 """
 
 from __future__ import annotations

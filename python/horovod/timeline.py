@@ -2,7 +2,8 @@
 """
 Timelines of several ranks as one: ``python -m horovod.timeline merge out.json t.json t.1.json t.2.json``.
 
-In the result each tensor is a process and each rank a thread of it, so that one sees side by side who was ready when.
+In the merged file each tensor is a process and each rank a thread of it, so that one sees side by side who was ready
+when. ``python -m horovod.timeline report t.json t.1.json`` says in numbers where the time goes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable
+
+from horovod.timeline_page import as_page
+from horovod.timeline_report import Operation, analyze, as_text, operations_of
 
 Event = dict
 
@@ -140,8 +144,8 @@ def write(path: str | os.PathLike, events: list[Event]) -> None:
     part.replace(there)
 
 
-def _check_paths(out: str, inputs: list[str]) -> None:
-    """Raise ValueError where one file is given twice."""
+def _check_paths(out: str, inputs: list[str], overwrite: bool) -> None:
+    """Raise ValueError where one file is given twice, or a file would be overwritten."""
     seen: dict[str, str] = {}
     for path in inputs:
         other = seen.setdefault(os.path.realpath(path), path)
@@ -149,6 +153,30 @@ def _check_paths(out: str, inputs: list[str]) -> None:
             raise ValueError(f"{path} and {other} are the same file: give every rank's file once")
     if os.path.realpath(out) in seen:
         raise ValueError(f"{out} is also one of the files to read: give the name of another file to write")
+    if os.path.isfile(out) and os.path.getsize(out) > 0 and not overwrite:
+        raise ValueError(f"{out} exists already: give the name of a new file first, or --overwrite to replace this one")
+
+
+def _operations(paths: list[str]) -> list[Operation]:
+    """Return the operations of all files on one clock. A merged file has its ranks as threads."""
+    files = [read(path) for path in paths]
+    merged = merge(files) if len(files) > 1 else files[0]
+    ranks = sorted({event["tid"] for event in merged if event.get("ph") == "B" and "tid" in event})
+    found = []
+    for rank in ranks:
+        own = [event for event in merged if event.get("ph") == "M" or event.get("tid") == rank]
+        found += operations_of(own, rank, 0.0)
+    return found
+
+
+def _report(paths: list[str], page: str | None) -> int:
+    report = analyze(_operations(paths))
+    print(as_text(report))
+    if page is not None:
+        _check_paths(page, paths, overwrite=True)
+        pathlib.Path(page).write_text(as_page(report, ", ".join(map(os.path.basename, paths))), encoding="utf-8")
+        print(f"{page}: the same with pictures, for a browser")
+    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -158,9 +186,17 @@ def main(arguments: list[str] | None = None) -> int:
     command = commands.add_parser("merge", help="make one timeline of several ranks' files")
     command.add_argument("out", help="file to write")
     command.add_argument("inputs", nargs="+", metavar="in", help="the ranks' files, and older parts (in.1)")
+    command.add_argument("--overwrite", action="store_true", help="replace the file to write if it exists")
+    command = commands.add_parser(
+        "report", help="say where the time goes: compute, wait and wire, who is last, what is slow"
+    )
+    command.add_argument("inputs", nargs="+", metavar="file", help="the ranks' files, or a merged one")
+    command.add_argument("--html", metavar="FILE", help="also write one page with pictures; it needs no network")
     options = parser.parse_args(arguments)
     try:
-        _check_paths(options.out, options.inputs)
+        if options.command == "report":
+            return _report(options.inputs, options.html)
+        _check_paths(options.out, options.inputs, options.overwrite)
         merged = merge(read(path) for path in options.inputs)
         write(options.out, merged)
     except (OSError, ValueError) as error:

@@ -25,7 +25,7 @@ class Exchange:
     Reduces the gradients of one optimizer, exactly once on their way into it.
 
     Optimizers call each other: one that scales the loss calls the one inside. The outermost of them exchanges, so that
-    all ranks decide alike whether gradients are finite; those inside see that it has been done.
+    all ranks make the same decision whether gradients are finite; those inside see that it has been done.
     """
 
     def __init__(self, settings: Settings) -> None:

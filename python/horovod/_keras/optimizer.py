@@ -58,7 +58,7 @@ class Distributed:
         return self._hvd.aggregation
 
     def register_local_var(self, var: Any) -> None:
-        """Leave the gradient of a variable to this rank alone."""
+        """Do not reduce the gradient of a variable."""
         self._hvd.local.add(var)
 
     def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
@@ -93,6 +93,20 @@ class DistributedPairs(Distributed):
 
 class DistributedKeras2(DistributedPairs):
     """Optimizers of Keras 2."""
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Any:
+        # As legacy optimizers do, for training steps that were written for them: of this rank, as compute_gradients.
+        if grad_loss is None:
+            return self.compute_gradients(loss, var_list, tape)
+        if tape is None:
+            with tf.GradientTape() as tape:
+                loss = loss()
+        variables = list(var_list() if callable(var_list) else var_list)
+        return list(zip(tape.gradient(loss, variables, grad_loss), variables))
+
+    def _aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
+        # For apply_gradients(experimental_aggregate_gradients=False).
+        return self._aggregated(grads_and_vars)
 
     def aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
         """Return the pairs with the gradients of all ranks; for apply_gradients(skip_gradients_aggregation=True)."""
@@ -131,6 +145,10 @@ def is_exchanging(optimizer: Any) -> bool:
         return False
 
 
+def _model_is_exchanging(model: Any) -> bool:
+    return is_exchanging(getattr(model, "optimizer", None))
+
+
 def wrap(optimizer: Any, settings: Settings) -> Any:
     """Return an optimizer like this one, with its state, whose gradients are those of all ranks."""
     exchange = exchanging(optimizer)
@@ -142,7 +160,7 @@ def wrap(optimizer: Any, settings: Settings) -> Any:
     if settings.backward_passes_per_step > 1:
         _check_accumulation(optimizer)
     library = library_of(type(optimizer))
-    xla.keep_out(library, is_exchanging)
+    xla.keep_out(library, _model_is_exchanging)
     loss_scale.exchange_outside(library, exchanging)
     return _instance(_class_for(mixin, type(optimizer), settings.without_model()), optimizer, settings)
 

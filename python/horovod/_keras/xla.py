@@ -2,8 +2,8 @@
 """
 Keeps collectives out of XLA, which cannot run them.
 
-Keras compiles training steps with XLA where a GPU is there, unless a user says otherwise. A model whose optimizer
-exchanges gradients answers that it is not to be compiled.
+Keras compiles training steps with XLA where a GPU is there, unless a user says otherwise. A model whose optimizer or
+strategy exchanges gradients answers that it is not to be compiled.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from typing import Any, Callable
 from horovod.tensorflow import mpi_ops
 
 _WARNING = (
-    "hvd.DistributedOptimizer turned jit_compile off for this model: XLA cannot run the exchange of gradients between "
+    "Horovod turned jit_compile off for this model: XLA cannot run the exchange of gradients between "
     "ranks. Give model.compile(jit_compile=False) to say so yourself."
 )
 _changed: set[type] = set()
+_reasons: list[Callable[[Any], bool]] = []
 _warned = False
 
 
 def keep_out(library: ModuleType, exchanges: Callable[[Any], bool]) -> None:
-    """Have models of this Keras answer False to `jit_compile` while `exchanges(model.optimizer)`."""
+    """Have models of this Keras answer False to `jit_compile` while `exchanges(model)`."""
+    if exchanges not in _reasons:
+        _reasons.append(exchanges)
     owner = next((one for one in library.Model.__mro__ if isinstance(vars(one).get("jit_compile"), property)), None)
     if owner is None or owner in _changed:
         return
@@ -31,7 +34,7 @@ def keep_out(library: ModuleType, exchanges: Callable[[Any], bool]) -> None:
 
     def jit_compile(self: Any) -> Any:
         wanted = plain.fget(self)
-        if not wanted or not exchanges(getattr(self, "optimizer", None)):
+        if not wanted or not any(reason(self) for reason in _reasons):
             return wanted
         _warn()
         return False

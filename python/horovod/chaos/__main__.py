@@ -15,8 +15,8 @@ from typing import NoReturn
 # Before NumPy is loaded: its threads would not survive the forks, and do nothing here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from horovod.chaos import fleet, report, soak
-from horovod.chaos.plan import KINDS, MOST_RANKS, TRANSPORTS, Options
+from horovod.chaos import elastic, fleet, report, soak
+from horovod.chaos.plan import EVERY_KIND, KINDS, MOST_RANKS, TRANSPORTS, Options
 from horovod.chaos.runner import JobResult
 from horovod.common.library import load
 
@@ -57,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--faults", type=_positive, metavar="N", help="stop after so many faults (default 200)")
     add("--seed", type=int, default=1, metavar="S", help="what happens follows from it (default 1)")
     add("--np", type=_ranks, default=(2, 4), metavar="A-B", help="ranks of a job (default 2-4)")
-    add("--only", type=_choice(tuple(KINDS)), metavar="KIND,...", help="only these faults")
+    add("--only", type=_choice(tuple(EVERY_KIND)), metavar="KIND,...", help="only these faults")
+    add("--extended", action="store_true", help="also faults of paths, disks, core files and descriptors; needs root")
     add(
         "--transport",
         type=_choice(TRANSPORTS),
@@ -69,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--job", type=int, metavar="K", help="run only this job of the seed again")
     add("--report", type=pathlib.Path, metavar="FILE", help="write the report there: .md or .json")
     add("--soak", type=_positive, metavar="SECONDS", help="no faults: one job for so long, see whether anything grows")
+    add("--elastic", action="store_true", help="elastic jobs that horovodrun starts; --faults is 20 then")
+    add("--loop", choices=elastic.LOOPS, help="with --elastic: what the ranks train (default numpy)")
     return parser
 
 
@@ -83,10 +86,20 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.only == ("sockets",) and chosen.transport == ("shm",):
         parser.error("argument --only: sockets are used by the transports tcp and hosts only")
     if chosen.soak:
-        for name in ("faults", "only", "jobs", "job"):
-            if getattr(chosen, name) is not None:
+        for name in ("faults", "only", "extended", "jobs", "job"):
+            if getattr(chosen, name) not in (None, False) or (name == "job" and chosen.job == 0):
                 parser.error(f"argument --{name}: --soak is one job without faults; give either the one or the other")
-    chosen.faults, chosen.jobs, chosen.only = chosen.faults or 200, chosen.jobs or 2, chosen.only or tuple(KINDS)
+    if chosen.elastic:
+        for name in ("soak", "only", "extended", "jobs", "job"):
+            if getattr(chosen, name) not in (None, False) or (name == "job" and chosen.job == 0):
+                parser.error(f"argument --{name}: --elastic is one job of horovodrun; give either the one or the other")
+    elif chosen.loop:
+        parser.error("argument --loop: give --elastic, too")
+    chosen.faults, chosen.jobs, chosen.only = (
+        chosen.faults or (20 if chosen.elastic else 200),
+        chosen.jobs or 2,
+        chosen.only or tuple(EVERY_KIND if chosen.extended else KINDS),
+    )
     if chosen.job is not None and chosen.job < 0:
         parser.error(f"argument --job: {chosen.job} is below 0")
     if not sys.platform.startswith("linux"):
@@ -94,7 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
     load()  # says what to do if the library is missing
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return _soak(chosen) if chosen.soak else _chaos(chosen)
+        run = _soak if chosen.soak else _elastic if chosen.elastic else _chaos
+        return run(chosen)
     except KeyboardInterrupt:
         print("horovod.chaos: interrupted", file=sys.stderr)
         return 1
@@ -106,26 +120,31 @@ def _interrupt(*_: object) -> NoReturn:
 
 def _chaos(chosen: argparse.Namespace) -> int:
     options = Options(chosen.seed, *chosen.np, chosen.only, chosen.transport)
-    done = {"faults": 0, "problems": 0}
+    results: list[JobResult] = []
     lively = sys.stderr.isatty()
 
     def progress(result: JobResult, seconds: float) -> None:
-        done["faults"] += len(result.injected)
-        done["problems"] += len(result.problems)
+        results.append(result)
         if lively:
-            line = f"\r{done['faults']} of {chosen.faults} faults, {done['problems']} problems, {seconds:.0f} s "
+            faults, problems = (sum(len(getattr(one, what)) for one in results) for what in ("injected", "problems"))
+            line = f"\r{faults} of {chosen.faults} faults, {problems} problems, {seconds:.0f} s "
             print(line, end="", file=sys.stderr, flush=True)
         if result.problems:
             _show(result, options)
 
     begin = time.monotonic()
-    results = fleet.run(options, chosen.faults, chosen.jobs, progress, chosen.job)
+    code = 0
+    try:
+        fleet.run(options, chosen.faults, chosen.jobs, progress, chosen.job)
+    except KeyboardInterrupt:
+        print("horovod.chaos: interrupted; the report is about the jobs that have ended", file=sys.stderr)
+        code = 1
     if lively:
         print(file=sys.stderr)
     summary = report.summarize(options, results, time.monotonic() - begin)
     print(report.text(summary))
     _write(chosen.report, report.text(summary), report.as_json(summary))
-    return 1 if any(summary.problems.values()) else 0
+    return 1 if any(summary.problems.values()) else code
 
 
 def _show(result: JobResult, options: Options) -> None:
@@ -133,6 +152,15 @@ def _show(result: JobResult, options: Options) -> None:
     for kind, text, _ in result.problems:
         print(f"  {kind}: {text}")
     print(result.logs, flush=True)
+
+
+def _elastic(chosen: argparse.Namespace) -> int:
+    found = elastic.ElasticJob(chosen.np[1], chosen.faults, chosen.seed, chosen.loop or "numpy").run()
+    print(found.text())
+    if found.problems:
+        print(found.errors)
+    _write(chosen.report, found.text(), found.as_json())
+    return 1 if found.problems else 0
 
 
 def _soak(chosen: argparse.Namespace) -> int:

@@ -65,11 +65,11 @@ def run(
     parallel: int,
     progress: Callable[[JobResult, float], None],
     only_job: int | None = None,
-) -> list[JobResult]:
-    """Run jobs until so many faults have happened, or the one that is asked for."""
+) -> None:
+    """Run jobs until so many faults have happened, or the one that is asked for; `progress` gets each job's result."""
     oracle = Oracle()  # before the forks, so that all share it
     begin = time.monotonic()
-    results: list[JobResult] = []
+    injected = 0
     next_job = 0
     with tempfile.TemporaryDirectory(prefix="horovod-chaos-") as folder, contextlib.ExitStack() as stack:
         count = 1 if only_job is not None else parallel
@@ -79,15 +79,14 @@ def run(
         if only_job is not None:
             runners[0].give(only_job)
         while True:
-            injected = sum(len(result.injected) for result in results)
             for one in runners:
                 if only_job is None and one.job is None and injected < faults:
                     one.give(next_job)
                     next_job += 1
             busy = {one.results: one for one in runners if one.job is not None}
             if not busy:
-                return results
+                return
             for ready in select.select(list(busy), [], [])[0]:
                 result = busy[ready].take()
-                results.append(result)
+                injected += len(result.injected)
                 progress(result, time.monotonic() - begin)

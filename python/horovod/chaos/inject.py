@@ -43,6 +43,7 @@ class Injector:
         self._operations = 0
         self._engine_less: dict[int, str] = {}
         self._undo = contextlib.ExitStack()
+        self._undo_init = contextlib.ExitStack()
 
     def prepare(self) -> None:
         """Before the engine has anything: take away what it needs, note what is not its own."""
@@ -50,6 +51,10 @@ class Injector:
             if fault.kind == "shm":
                 self._take_shared_memory(fault)
         self._engine_less = system.descriptors()
+
+    def started(self) -> None:
+        """Init is over, in whichever way: give back what was taken away for it alone."""
+        self._undo_init.close()
 
     def enter(self, phase: str) -> None:
         """Now comes init, or shutdown."""
@@ -67,6 +72,7 @@ class Injector:
         for timer in self._timers:
             timer.cancel()
             timer.join()
+        self._undo_init.close()
         self._undo.close()
 
     def _come(self, fault: Fault) -> None:
@@ -89,6 +95,15 @@ class Injector:
             ctypes.string_at(0)
         elif kind == "sigsegv":
             os.kill(os.getpid(), signal.Signals[fault.detail])
+        elif kind in ("core", "pipe", "disk"):
+            if kind == "core":
+                os.chdir(os.environ["TMPDIR"])
+                resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif kind == "descriptors":
+            before = resource.getrlimit(resource.RLIMIT_NOFILE)
+            self._undo_init.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (len(system.descriptors()) - 1 + fault.at % 24, before[1]))
         elif kind == "exit":
             os._exit(7)
         elif kind == "leave":

@@ -47,7 +47,26 @@ KINDS: dict[str, Kind] = {
     "shm": Kind(OPEN, 5, (SELF,), (INIT,), "/dev/shm is full, or no shared memory may be had, or too little"),
 }
 
+# With --extended, besides: most of them need root.
+EXTENDED: dict[str, Kind] = {
+    "core": Kind(DEADLY, 6, (SELF, TIMER), (INIT, RUN, SHUTDOWN), "SIGSEGV, with a core file"),
+    "pipe": Kind(DEADLY, 5, (SELF, TIMER), (RUN,), "SIGSEGV; somebody has put pipes where flight files go"),
+    "disk": Kind(DEADLY, 3, (SELF, TIMER), (RUN,), "SIGSEGV; the file system of flight files is frozen for 3 s"),
+    "descriptors": Kind(OPEN, 6, (SELF,), (INIT,), "the rank can open a few files more, or none"),
+    "loss": Kind(HARMLESS, 8, (DRIVER,), (INIT, RUN), "the path loses 1 to 10 % of all packets for a while"),
+    "lag": Kind(HARMLESS, 6, (DRIVER,), (INIT, RUN), "the path delays packets by 1 to 40 ms, and swaps them"),
+    "cut": Kind(ENDS, 6, (DRIVER,), (RUN,), "the path loses everything"),
+    "control": Kind(ENDS, 8, (DRIVER,), (RUN,), "the path changes control messages; under TLS, records"),
+    "tensors": Kind(OPEN, 4, (DRIVER,), (RUN,), "the path changes tensors that are not authenticated"),
+    "flood": Kind(HARMLESS, 8, (DRIVER,), (INIT,), "a stranger opens connections to all ports, as fast as it can"),
+}
+EVERY_KIND = KINDS | EXTENDED
+# Faults of the network, of no rank.
+ON_PATH = ("loss", "lag", "cut", "control", "tensors", "flood")
+NO_RANK = -1
+
 TRANSPORTS = ("shm", "tcp", "hosts")
+PATH = "path"  # two hosts with networks of their own; see path.py
 MOST_RANKS = 16
 
 
@@ -68,7 +87,7 @@ class Fault:
     @property
     def effect(self) -> str:
         """What it is for the others."""
-        effect = KINDS[self.kind].effect
+        effect = EVERY_KIND[self.kind].effect
         # At the end others may be done with their operations, or not; at the start there may be connections, or not.
         either = self.phase == SHUTDOWN or (self.phase == INIT and self.kind == "sockets")
         return OPEN if either and effect != HARMLESS else effect
@@ -78,7 +97,8 @@ class Fault:
         where = {INIT: "in init", RUN: f"at operation {self.at}", SHUTDOWN: "in shutdown"}[self.phase]
         how = {SELF: "", TIMER: " from a timer", DRIVER: " from outside"}[self.source]
         name = f"{self.kind} ({self.detail})" if self.detail else self.kind
-        return f"{name} on rank {self.rank} {where}{how}"
+        whom = "" if self.rank == NO_RANK else f" on rank {self.rank}"
+        return f"{name}{whom} {where}{how}"
 
 
 @dataclass(frozen=True)
@@ -120,6 +140,8 @@ class Options:
     def repeat(self, job: int) -> str:
         """Return the command line that runs one job again."""
         command = f"python -m horovod.chaos --seed {self.seed} --job {job} --np {self.least_ranks}-{self.most_ranks}"
+        if self.only == tuple(EVERY_KIND):
+            return command + " --extended"
         if self.only != tuple(KINDS):
             command += f" --only {','.join(self.only)}"
         if self.transports != TRANSPORTS:
@@ -137,11 +159,18 @@ def _round(options: Options, rng: random.Random, seed: str, number: int) -> Roun
     size = rng.randint(options.least_ranks, options.most_ranks)
     only = list(options.only)
     count = rng.choices((1, 2, 3), (60, 25, 15))[0]
-    kinds = [rng.choices(only, [KINDS[kind].weight for kind in only])[0] for _ in range(count)]
+    kinds = [rng.choices(only, [EVERY_KIND[kind].weight for kind in only])[0] for _ in range(count)]
+    if "tensors" in kinds:
+        kinds = ["tensors"]  # what follows from wrong data nobody can tell from what follows from another fault
+    if "control" in kinds:
+        # Loss and lag make TCP send packets again: a changed packet may arrive unchanged, and the fault has no effect.
+        kinds = [kind for kind in kinds if kind not in ("loss", "lag")]
     transport = rng.choice(options.transports)
     if "sockets" in kinds and transport == "shm":
         # There are no connections then; say so only where nothing else was asked for.
         transport = next((one for one in ("tcp", "hosts") if one in options.transports), "shm")
+    if not set(ON_PATH).isdisjoint(kinds):
+        transport = PATH
     faults = [_fault(rng, i, kind, size) for i, kind in enumerate(kinds)]
     if len({fault.rank for fault in faults if fault.kind == "freeze"}) == size:
         faults = faults[:1]  # somebody has to notice
@@ -151,18 +180,18 @@ def _round(options: Options, rng: random.Random, seed: str, number: int) -> Roun
         seed=seed,
         size=size,
         transport=transport,
-        rendezvous=rng.choice(("port", "same port", "folder")),
+        rendezvous="port" if transport == PATH else rng.choice(("port", "same port", "folder")),
         # Short only where it decides how long the round takes: a rank may get no processor for a second.
-        heartbeat_s=2.0 if "freeze" in kinds else 10.0,
+        heartbeat_s=2.0 if "freeze" in kinds or "cut" in kinds else 10.0,
         start_timeout_s=4.0 if any(fault.phase == INIT and fault.effect != HARMLESS for fault in faults) else 30.0,
         sets=sets,
-        encrypt=transport == "hosts" and rng.random() < 0.3,
+        encrypt=transport in ("hosts", PATH) and "tensors" not in kinds and rng.random() < 0.3,
         faults=faults,
     )
 
 
 def _fault(rng: random.Random, number: int, kind: str, size: int) -> Fault:
-    meaning = KINDS[kind]
+    meaning = EVERY_KIND[kind]
     phase = RUN
     if RUN not in meaning.phases:
         phase = meaning.phases[0]
@@ -185,7 +214,7 @@ def _fault(rng: random.Random, number: int, kind: str, size: int) -> Fault:
     return Fault(
         number=number,
         kind=kind,
-        rank=rng.randrange(size),
+        rank=NO_RANK if kind in ON_PATH else rng.randrange(size),
         phase=phase,
         source=source,
         at=int(rng.expovariate(1 / 25)),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from horovod import __version__
-from horovod.chaos.plan import HARMLESS, KINDS, Options
+from horovod.chaos.plan import EVERY_KIND, HARMLESS, Options
 from horovod.chaos.runner import JobResult
 from horovod.chaos.verdict import BLAME, HANG, LEAK, OTHER, WRONG
 
@@ -39,6 +39,7 @@ class Summary:
     checked: int
     problems: dict[str, int]
     impossible: dict[str, str]
+    unauthenticated: list[bool]  # rounds whose tensors were changed on a path without authentication: a wrong result?
 
     @property
     def injected(self) -> int:
@@ -73,6 +74,7 @@ def summarize(options: Options, results: Sequence[JobResult], seconds: float) ->
         checked=sum(result.checked for result in results),
         problems=problems,
         impossible=impossible,
+        unauthenticated=[wrong for result in results for wrong in result.unauthenticated],
     )
 
 
@@ -121,6 +123,14 @@ def text(summary: Summary) -> str:
         "",
         ", ".join(f"{problem}: {count}" for problem, count in summary.problems.items()) + ".",
     ]
+    if errors := sum(len(row.seconds) for row in summary.rows.values()):
+        right = sum(row.named for row in summary.rows.values())
+        lines.append(f"Blame was right in {right} of {errors} errors ({100 * right / errors:.2f} %).")
+    if changed := summary.unauthenticated:
+        lines.append(
+            f"Tensors were changed on a path without authentication in {len(changed)} rounds, with wrong results in "
+            f"{sum(changed)}; these are counted here alone."
+        )
     for kind, why in summary.impossible.items():
         lines.append(f"Not possible here, and not counted: {kind}: {why}.")
     return "\n".join(lines)
@@ -142,6 +152,7 @@ def as_json(summary: Summary) -> str:
             "checked": summary.checked,
             "problems": summary.problems,
             "impossible": summary.impossible,
+            "unauthenticated": {"rounds": len(summary.unauthenticated), "wrong": sum(summary.unauthenticated)},
             "kinds": {
                 kind: {
                     "injected": row.injected,
@@ -161,6 +172,6 @@ def describe_kinds() -> str:
     """Return one line for each kind of fault."""
     effect = {HARMLESS: "the job goes on"}
     return "\n".join(
-        f"  {kind:10}{value.text}; {effect.get(value.effect, 'the others get an error')}"
-        for kind, value in KINDS.items()
+        f"  {kind:12}{value.text}; {effect.get(value.effect, 'the others get an error')}"
+        for kind, value in EVERY_KIND.items()
     )

@@ -99,7 +99,7 @@ def _rank(rank: int, size: int, seconds: float, seed: int, out: TextIO) -> None:
 
 def run(seconds: float, size: int, seed: int, transport: str) -> Soak:
     """Run one job for so long."""
-    begin = time.monotonic()
+    begin, busy = time.monotonic(), _used_by_others()
     address = f"127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory(prefix="horovod-soak-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
@@ -127,7 +127,16 @@ def run(seconds: float, size: int, seed: int, transport: str) -> Soak:
         errors = _wait(pids, begin + seconds + _GRACE_S)
         lines = [(folder / f"rank{rank}").read_text().splitlines() for rank in range(size)]
     samples = [[Sample(**json.loads(line)) for line in one][int(_SAMPLES * _WARM_UP) :] for one in lines]
-    return Soak(time.monotonic() - begin, transport, samples, errors)
+    elapsed = time.monotonic() - begin
+    return Soak(elapsed, transport, samples, errors, max(0.0, _used_by_others() - busy) / elapsed)
+
+
+def _used_by_others() -> float:
+    """Return the processor seconds since boot of all but this process and the children that it has waited for."""
+    with open("/proc/stat") as stat:
+        user, nice, system_time, _, _, interrupts, soft_interrupts = map(int, stat.readline().split()[1:8])
+    own = sum(os.times()[:4])
+    return (user + nice + system_time + interrupts + soft_interrupts) / os.sysconf("SC_CLK_TCK") - own
 
 
 def _wait(pids: list[int], deadline: float) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 MEMORY_SLACK = 16 << 20
 MOST_DRIFT = 0.10
 LEAST_SAMPLES = 6
+IDLE = 0.2  # processors in use by others, up to which a machine counts as idle
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Soak:
     transport: str
     samples: list[list[Sample]]
     errors: list[str]
+    others: float = 0.0  # processors that programs beside the soak used
 
     @property
     def enough(self) -> bool:
@@ -118,8 +120,16 @@ class Soak:
             if count.after > count.before:
                 found.append(f"{what} grew from {count.before:g} to {count.after:g}")
         if self.drift > MOST_DRIFT:
-            found.append(f"p99 grew by {self.drift:.0%}")
+            found.append(f"p99 grew by {self.drift:.0%}{self._excuse()}")
         return found
+
+    def _excuse(self) -> str:
+        if self.others < IDLE:
+            return ""
+        return (
+            f"; other programs used {self.others:.1f} of {os.cpu_count()} processors meanwhile, so this may be their "
+            "doing: run it again on an idle machine"
+        )
 
     def text(self) -> str:
         """Return the report, in Markdown."""

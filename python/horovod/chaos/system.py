@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Callable
 
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED_MEMORY = b"/dev/shm"
@@ -83,6 +83,16 @@ def own_shared_memory(size: int) -> None:
         pathlib.Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
     _call("mount", b"tmpfs", _SHARED_MEMORY, b"tmpfs", 0, f"size={size}".encode())
+
+
+def unshare_network() -> None:
+    """Move the calling thread into a network of its own, without any device that is up."""
+    _call("unshare", _CLONE_NEWNET)
+
+
+def enter_network(descriptor: int) -> None:
+    """Move the calling thread into the network that an open file stands for."""
+    _call("setns", descriptor, _CLONE_NEWNET)
 
 
 def return_shared_memory() -> None:

@@ -66,6 +66,9 @@ def judge(outcome: Outcome) -> tuple[list[Problem], list[Blame]]:
     """Compare what happened with what may happen."""
     problems: list[Problem] = []
     blames: list[Blame] = []
+    if any(one.fault.kind == "tensors" for one in outcome.injections):
+        # Wrong data is all that is promised then; that every rank ends is promised.
+        return [Problem(HANG, f"rank {one.rank} did not end") for one in outcome.members if one.hung], []
     ending = [one for one in outcome.injections if one.fault.effect in (DEADLY, ENDS)]
     for member in outcome.members:
         _judge_anybody(member, problems)
@@ -130,7 +133,7 @@ def _judge_survivor(
     named = named_rank(down["error"])
     cause = next((one for one in may_end if one.fault.rank == named), None)
     if cause is None:
-        cause = next((one for one in may_end if named in _other_ends(one, outcome.members)), None)
+        cause = next((one for one in may_end if named in _other_ends(one, outcome, member.rank)), None)
     if cause is None and _gave_up_in_init(outcome, named):
         cause = may_end[0]
     if cause is None:
@@ -145,7 +148,10 @@ def _gave_up_in_init(outcome: Outcome, rank: int | None) -> bool:
     return down is not None and (down["outcome"], down["where"]) == ("error", INIT)
 
 
-def _other_ends(injection: Injection, members: list[Member]) -> set[int]:
+def _other_ends(injection: Injection, outcome: Outcome, rank: int) -> set[int]:
+    members = outcome.members
+    if injection.fault.kind == "cut":
+        return {one.rank for one in members if one.rank * 2 // len(members) != rank * 2 // len(members)}
     # Nobody can tell which side of a connection failed, and either may be the first to tell the rest.
     owners = {port: member.rank for member in members for port in member.ports}
     if any(port not in owners for port in injection.ports):
@@ -159,7 +165,7 @@ def _judge_victim(member: Member, own: list[Fault], problems: list[Problem]) -> 
     assert down
     if down["outcome"] == "error":
         allowed = {"HorovodInternalError"}
-        if any(fault.kind == "shm" for fault in own):
+        if any(fault.kind in ("shm", "descriptors") for fault in own):
             allowed.add("MemoryError")
         if not allowed & set(down["type"]):
             problems.append(Problem(OTHER, f"rank {member.rank} raised {down['type'][0]}: {down['error']}"))

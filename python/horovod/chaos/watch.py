@@ -11,11 +11,16 @@ import select
 import signal
 import time
 
+from horovod.chaos import path as on_path
+from horovod.chaos.disk import Disk
 from horovod.chaos.operations import Oracle
-from horovod.chaos.plan import DEADLY, DRIVER, ENDS, HARMLESS, INIT, KINDS, SHUTDOWN, Fault, Round
+from horovod.chaos.path import Path
+from horovod.chaos.plan import DEADLY, DRIVER, ENDS, EVERY_KIND, HARMLESS, INIT, ON_PATH, SHUTDOWN, Fault, Round
 from horovod.chaos.verdict import Injection, Member, Outcome
 from horovod.chaos.worker import STOP_AT, start
 
+# How long a frozen file system stays so.
+DISK_S = 3.0
 # What a machine that is busy with other things may take on top of every limit. It only has to catch hangs.
 GRACE_S = 20.0
 
@@ -79,8 +84,15 @@ class Process:
 class Watch:
     """One round from outside: hears what its workers tell, sends signals at their times, and sees when it is over."""
 
-    def __init__(self, plan: Round, processes: list[Process], shared: memoryview) -> None:
+    def __init__(
+        self, plan: Round, processes: list[Process], shared: memoryview, path: Path | None, disk: Disk | None
+    ) -> None:
         self.plan = plan
+        self.path = path
+        self.disk = disk
+        self.mend_at: dict[Fault, float] = {}  # faults of the path that end by themselves
+        self.changing: Fault | None = None  # the relay is to change something, and has found nothing yet
+        self.thaw_at: float | None = None
         self.processes = processes
         self.shared = shared
         self.members = [Member(rank, process.number) for rank, process in enumerate(processes)]
@@ -103,6 +115,7 @@ class Watch:
         deadline = self._deadline()
         while not all(self._over(member) for member in self.members):
             self._send_signals()
+            self._mend()
             if self._may_stop():
                 self.shared[STOP_AT] = max(self.shared[STOP_AT], self.plan.number)
             self._hear(self._patience(deadline))
@@ -110,6 +123,11 @@ class Watch:
             if time.monotonic() > deadline:
                 self._give_up()
                 break
+        self._mend()
+        if self.path:
+            self.path.reset()
+        if self.disk:
+            self.disk.thaw()
         return self.outcome
 
     def _over(self, member: Member) -> bool:
@@ -154,6 +172,8 @@ class Watch:
     def _injected(self, injection: Injection) -> None:
         fault = injection.fault
         self.outcome.injections.append(injection)
+        if self.thaw_at is None and any(one.kind == "disk" for one in self.plan.faults):
+            self.thaw_at = injection.at + DISK_S
         if fault.kind == "stop":
             until = injection.at + fault.seconds
             self.continue_at[fault.rank] = max(until, self.continue_at.get(fault.rank, 0.0))
@@ -167,10 +187,13 @@ class Watch:
             if due is None or due > now:
                 continue
             self.waiting.remove(fault)
+            if fault.kind in ON_PATH:
+                self._hurt_path(fault)
+                continue
             number = signal.SIGSTOP if fault.kind in ("stop", "freeze") else _signal_of(fault)
             if self.members[fault.rank].down is None and self.processes[fault.rank].signal(number):
                 self._injected(Injection(fault, now))
-                if KINDS[fault.kind].effect == DEADLY:
+                if EVERY_KIND[fault.kind].effect == DEADLY:
                     self.doomed.add(fault.rank)
         if self.frozen and self._others_over():
             self.continue_at.update(dict.fromkeys(self.frozen, now))
@@ -185,6 +208,41 @@ class Watch:
         for process in [self.processes[rank] for rank in self.continued - self.frozen - set(self.continue_at)]:
             if process.stopped():
                 process.signal(signal.SIGCONT)
+
+    def _hurt_path(self, fault: Fault) -> None:
+        assert self.path
+        words, now = self.path.words, time.monotonic()
+        if fault.kind in ("control", "tensors"):
+            self.changing = fault
+            tls = fault.kind == "control" and self.plan.encrypt
+            words[on_path.CHANGE] = on_path.ANY if tls else on_path.WHAT[fault.kind]
+            return
+        if fault.kind == "loss":
+            words[on_path.LOSS] = 100 + fault.at * 13 % 900
+        elif fault.kind == "lag":
+            words[on_path.DELAY_US] = 1000 + fault.at * 571 % 39000
+        elif fault.kind == "cut":
+            words[on_path.CUT] = 1
+        else:
+            self.path.flood([process.pid for process in self.processes])
+        if fault.effect == HARMLESS:
+            self.mend_at[fault] = now + fault.seconds
+        self._injected(Injection(fault, now))
+
+    def _mend(self) -> None:
+        """See what the relay did, and end what has lasted long enough."""
+        now = time.monotonic()
+        if self.changing and self.path and self.path.words[on_path.CHANGED]:
+            words = self.path.words
+            self._injected(Injection(self.changing, now, [words[on_path.FROM_PORT], words[on_path.TO_PORT]]))
+            self.changing = None
+        for fault in [fault for fault, until in self.mend_at.items() if until <= now]:
+            del self.mend_at[fault]
+            if self.path:
+                self.path.mend(fault.kind)
+        if self.thaw_at is not None and self.thaw_at <= now and self.disk:
+            self.disk.thaw()
+            self.thaw_at = float("inf")
 
     def _others_over(self) -> bool:
         others = [member for member in self.members if member.rank not in self.frozen]
@@ -207,17 +265,20 @@ class Watch:
         happened = {injection.fault.number for injection in self.outcome.injections}
         happened |= self.skipped | {fault.number for fault, _ in self.outcome.impossible}
         for fault in self.plan.faults:
-            if fault.phase == SHUTDOWN or fault.number in happened or self._over(self.members[fault.rank]):
+            over = fault.kind not in ON_PATH and self._over(self.members[fault.rank])
+            if fault.phase == SHUTDOWN or fault.number in happened or over:
                 continue
-            if fault.source == DRIVER and fault not in self.waiting:
+            if fault.source == DRIVER and fault not in self.waiting and fault != self.changing:
                 continue
             return False
-        return not self.continue_at
+        return not self.continue_at and not self.mend_at
 
     def _patience(self, deadline: float) -> float:
         now = time.monotonic()
-        times = [deadline, *self.continue_at.values()]
-        if self.continued:
+        times = [deadline, *self.continue_at.values(), *self.mend_at.values()]
+        if self.thaw_at is not None:
+            times.append(self.thaw_at)
+        if self.continued or self.changing:
             times.append(now + 0.02)
         for fault in self.waiting:
             times.append(self._due(fault) or now + 0.5)
@@ -228,7 +289,9 @@ class Watch:
         injections = self.outcome.injections
         last = max([self.begin, *(one.at + one.fault.seconds for one in injections)])
         limit = self.plan.heartbeat_s + GRACE_S
-        if not all(member.up for member in self.members):
+        # A path that is cut before a peer has said that its init is over leaves that peer as one that still starts.
+        cut = any(one.fault.kind == "cut" for one in injections)
+        if cut or not all(member.up for member in self.members):
             limit += self.plan.start_timeout_s
         if not any(one.fault.effect != HARMLESS for one in injections):
             limit += 40.0  # they still work
@@ -236,6 +299,8 @@ class Watch:
 
     def _give_up(self) -> None:
         """Let those that hang say where, then end them."""
+        if self.disk:
+            self.disk.thaw()
         for member, process in zip(self.members, self.processes):
             if not self._over(member):
                 member.hung = True

@@ -21,7 +21,7 @@ import traceback
 from typing import Any, TextIO
 
 import horovod.numpy as hvd
-from horovod.chaos import system
+from horovod.chaos import path, system
 from horovod.chaos.inject import Injected, Injector, Leave, own_ports
 from horovod.chaos.operations import Oracle
 from horovod.chaos.plan import INIT, SHUTDOWN, faults_from_json
@@ -43,6 +43,8 @@ class Worker:
         self.shared = shared
         self.oracle = oracle
         self.workload: Workload | None = None
+        self.home = f"/proc/{os.getppid()}/ns/net"  # of the runner, who never leaves it
+        self.away = False
 
     def serve(self) -> None:
         """Take part in rounds until there are no more."""
@@ -75,6 +77,7 @@ class Worker:
             faults_from_json(spec["faults"]),
             lambda fault, **more: self.tell("inject", fault=fault.number, **more),
         )
+        self._go_to(spec["network"])
         injector.prepare()
         hvd.empty(8)  # makes the arena, which stays for good
         gc.collect()
@@ -91,16 +94,23 @@ class Worker:
         except WrongResult as wrong:
             answer |= {"outcome": "wrong", "error": str(wrong), "at": time.monotonic()}
         except Exception as error:
+            injector.started()
             answer |= self._failed(error)
         self._end(injector, answer)
         answer["leaks"] = self._leaks(before)
         self.tell("down", **answer)
+
+    def _go_to(self, network: str) -> None:
+        if network or self.away:
+            path.enter(network or self.home)
+        self.away = bool(network)
 
     def _take_part(self, spec: dict, injector: Injector, answer: dict) -> None:
         size, rank = spec["size"], spec["rank"]
         process_sets = [hvd.ProcessSet(ranks) for ranks in spec["sets"]]
         injector.enter(INIT)
         hvd.init(process_sets=process_sets)
+        injector.started()
         answer["where"] = "run"
         self.tell("up", ports=own_ports(system.descriptors()))
         sets = [list(range(size)), *spec["sets"]]

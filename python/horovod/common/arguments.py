@@ -36,7 +36,7 @@ def whole_number(argument: str, value: Any, allowed: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise TypeError(f"{show(argument, value)} is no whole number: give {allowed}")
+    raise TypeError(f"{show(argument, value)} is not a whole number: give {allowed}")
 
 
 def root_rank(value: Any) -> int:

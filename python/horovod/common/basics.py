@@ -4,23 +4,68 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import ctypes
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from horovod.common import abi, communicators, names, process_sets, request, starting
+from horovod.common import (
+    abi,
+    communicators,
+    family,
+    in_sync,
+    membership,
+    names,
+    process_sets,
+    repeated,
+    request,
+    starting,
+    status,
+)
 from horovod.common.arguments import show
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.process_sets import ProcessSet
 from horovod.common.status import check
 
 _exit_registered = False
+# What a process that comes to a running job gave to `init`. It joins when it enters its training function, so that
+# nobody waits while it imports and builds.
+_postponed: tuple[list[ProcessSet], bool] | None = None
+_PROVISIONAL = {
+    abi.QUERY_RANK: ("HOROVOD_RANK", 1),  # never 0, which is a rank that holds the state
+    abi.QUERY_SIZE: ("HOROVOD_SIZE", 2),
+    abi.QUERY_LOCAL_RANK: ("HOROVOD_LOCAL_RANK", 0),
+    abi.QUERY_LOCAL_SIZE: ("HOROVOD_LOCAL_SIZE", 1),
+    abi.QUERY_CROSS_RANK: ("HOROVOD_CROSS_RANK", 0),
+    abi.QUERY_CROSS_SIZE: ("HOROVOD_CROSS_SIZE", 1),
+    abi.QUERY_IS_HOMOGENEOUS: ("", 1),
+}
+
+
+def _note_failure(error: BaseException | None) -> None:
+    """Have shutdown hand on why this rank leaves. Errors of Horovod's own say more about another rank than this one."""
+    if error is None or isinstance(error, HorovodInternalError) or "Horovod has been shut down" in str(error):
+        return
+    if isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        return
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    load().hvd_note_failure(None, text.replace("\0", " ").encode("utf-8", "replace"))
+
+
+def _uncaught() -> BaseException | None:
+    """Return the exception that ends this program. An interactive one goes on after an exception."""
+    if hasattr(sys, "ps1") or sys.flags.interactive or hasattr(builtins, "__IPYTHON__"):
+        return None
+    return getattr(sys, "last_value", None)
 
 
 def _shutdown_at_exit() -> None:
     # Tells the peers that this rank leaves in good order. What fails now has nobody left to be told.
     if not starting.under_way():
+        _note_failure(_uncaught())
         load().hvd_shutdown(None)
 
 
@@ -33,7 +78,7 @@ class HorovodBasics:
 
     def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
         """
-        Join the job; returns when every rank has. Does nothing if that happened before.
+        Join the job; returns when every rank has. Does nothing if this rank has joined before.
 
         Rank and size come from whatever started this process: horovodrun, mpirun, srun, torchrun, or HOROVOD_RANK,
         HOROVOD_SIZE and HOROVOD_RENDEZVOUS_ADDR set by hand; without any of these it is a job of size 1. `comm` makes
@@ -48,20 +93,43 @@ class HorovodBasics:
         """
         if self.is_initialized():
             return
+        if comm is not None and membership.enabled():
+            raise ValueError(f"{show('comm', comm)}: horovodrun selects the members of an elastic job; leave comm out")
         members = communicators.members_of(comm)
         dynamic = isinstance(process_sets, str) and process_sets.lower() == "dynamic"
-        _init([] if dynamic else _checked_sets(process_sets), dynamic, members)
+        family.refuse_child_of_rank()
+        sets = [] if dynamic else _checked_sets(process_sets)
+        if membership.is_newcomer():
+            _postpone((sets, dynamic))
+        else:
+            _init(sets, dynamic, members, starting.BY_LAUNCHER)
+
+    def enter(self) -> None:
+        """Join a running elastic job, if `init` left that to the training function."""
+        if _postponed is not None:
+            sets, dynamic = _postponed
+            _postpone(None)
+            _init(sets, dynamic, starting.EVERYBODY, starting.BY_LAUNCHER)
+
+    def init_at(self, place: starting.Place) -> None:
+        """As `init`, for bindings that know from elsewhere which rank this is. Does nothing if initialized."""
+        if not self.is_initialized():
+            _init([], False, starting.EVERYBODY, place)
 
     def shutdown(self) -> None:
-        """Leave the job. Pending operations fail; `init` may follow. Does nothing when not initialised."""
+        """Leave the job. Pending operations fail; `init` may follow. Does nothing if not initialized."""
         if starting.under_way():
             return
+        _postpone(None)
+        family.leave()
+        membership.leave()
+        _note_failure(sys.exc_info()[1])  # in a `finally`, or where an exception is handled
         request.end()
         process_sets.forget()
 
     def is_initialized(self) -> bool:
         """Whether `init` was called and `shutdown` was not."""
-        return bool(load().hvd_is_initialized(None))
+        return _postponed is not None or bool(load().hvd_is_initialized(None))
 
     def rank(self) -> int:
         """Return this process's number in the job, from 0."""
@@ -124,11 +192,11 @@ class HorovodBasics:
         return True
 
     def gloo_enabled(self) -> bool:
-        """Whether operations go through Gloo. They never do: the engine is this package's own."""
+        """Whether operations go through Gloo. They never do: hvd's own engine takes its place."""
         return False
 
     def gloo_built(self) -> bool:
-        """Whether this build can use Gloo."""
+        """Whether this build contains Gloo. It never does: hvd's own engine takes its place, also for `--gloo`."""
         return False
 
     def nccl_built(self) -> int:
@@ -155,7 +223,16 @@ class HorovodBasics:
         return process_sets.ids_and_ranks()
 
 
+def _postpone(what: tuple[list[ProcessSet], bool] | None) -> None:
+    global _postponed
+    _postponed = what
+    status.expect_run(what is not None)
+
+
 def _query(what: int) -> int:
+    if _postponed is not None and what in _PROVISIONAL:
+        name, least = _PROVISIONAL[what]
+        return max(int(os.environ.get(name, least)), least)
     value = ctypes.c_int32()
     check(load().hvd_query(None, what, ctypes.byref(value)))
     return value.value
@@ -181,11 +258,30 @@ def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
     return sets
 
 
-def _init(sets: list[ProcessSet], dynamic: bool, members: starting.Members) -> None:
+def _join(ranks_of_sets: list[list[int]], dynamic: bool) -> None:
+    """Start in the next generation that can be started: members may be lost meanwhile."""
+    failure = ""
+    while True:
+        membership.join(failure)
+        try:
+            return starting.start(ranks_of_sets, dynamic)
+        except HorovodInternalError as error:
+            failure = str(error)
+
+
+def _init(sets: list[ProcessSet], dynamic: bool, members: starting.Members, place: starting.Place) -> None:
     global _exit_registered
-    starting.start([list(one.ranks or ()) for one in sets], dynamic, members)
+    ranks_of_sets = [list(one.ranks or ()) for one in sets]
+    if place is starting.BY_LAUNCHER and membership.enabled():
+        _join(ranks_of_sets, dynamic)
+    else:
+        starting.start(ranks_of_sets, dynamic, members, place)
     if not _exit_registered:
         atexit.register(_shutdown_at_exit)
         _exit_registered = True
+    if place is starting.BY_LAUNCHER:
+        family.enter()
     names.reset()
+    repeated.forget()
     process_sets.registered(sets)
+    in_sync.restart()

@@ -16,7 +16,7 @@ def counters() -> dict[str, Any]:
     """
     Return what this rank did since `init`: operations, bytes and times by kind and by peer, as nested dicts of numbers.
 
-    docs/guide/observability.md lists the keys. Reading disturbs nothing and is possible at any time, from any thread;
+    docs/operate/monitoring.md lists the keys. Reading disturbs nothing and is possible at any time, from any thread;
     the counters begin at zero with every `init`.
 
     >>> import numpy as np

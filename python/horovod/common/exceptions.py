@@ -9,11 +9,15 @@ class HorovodInternalError(RuntimeError):
 
 
 class HorovodTimeoutError(HorovodInternalError, TimeoutError):
-    """A time-out ran out: some rank did not start, or did not submit an operation, in the time that the caller set."""
+    """A time-out expired: some rank did not start, or did not submit an operation, in the time that the caller set."""
 
 
 class HorovodInitError(HorovodInternalError, ValueError):
     """`init` failed although its arguments are good: a peer was lost, or the ranks disagree about the job."""
+
+
+class HorovodSyncError(RuntimeError):
+    """The ranks hold different values of a variable. Every rank raises it in the same step."""
 
 
 class HorovodUnsupportedError(NotImplementedError, ValueError):

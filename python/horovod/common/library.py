@@ -12,6 +12,7 @@ import warnings
 from horovod.common import abi
 
 NAME = "libhvd.so"
+REMEDY = "pip uninstall -y horovod hvd, then install hvd again"
 
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
@@ -24,7 +25,6 @@ def load() -> ctypes.CDLL:
         return _library
     with _lock:
         if _library is None:
-            _warn_of_other_distributions()
             _library = _open(_find())
     return _library
 
@@ -73,18 +73,25 @@ def _open(path: pathlib.Path) -> ctypes.CDLL:
 
 
 def find_other_distributions(folders: list[pathlib.Path]) -> list[pathlib.Path]:
-    """Files in the package's folders that another Horovod distribution left there."""
+    """
+    Return what another distribution of Horovod has installed in the package's folders.
+
+    These are the record of a distribution named horovod that has modules, and files that only upstream's build writes.
+    The distribution named horovod that `make wheel` makes has no modules.
+    """
+    records = [record for folder in folders for record in folder.parent.glob("horovod-*.dist-info/RECORD")]
+    found = [record.parent for record in records if "\nhorovod/__init__.py," in "\n" + record.read_text()]
     patterns = ("metadata.json", "*/mpi_lib*.so")
-    return sorted(found for folder in folders for pattern in patterns for found in folder.glob(pattern))
+    return sorted(found) + sorted(file for folder in folders for pattern in patterns for file in folder.glob(pattern))
 
 
-def _warn_of_other_distributions() -> None:
+def warn_of_other_distributions() -> None:
+    """Warn if another distribution of Horovod is installed in the package's folders."""
     found = find_other_distributions(package_folders())
     if found:
         warnings.warn(
-            f"Files of another Horovod distribution lie in this package's folder ({found[0]}"
-            f"{' and others' if len(found) > 1 else ''}); the two overwrite each other. Run: "
-            f"pip uninstall -y horovod hvd, then install hvd again.",
+            f"Another Horovod is installed in the folder of hvd ({found[0]}{' and others' if len(found) > 1 else ''}); "
+            f"the two overwrite each other's files. Run: {REMEDY}.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )

@@ -37,3 +37,16 @@ def allocate(size: int) -> Block:
     if not address:
         raise exception(library.hvd_last_status())
     return Block(address, size)
+
+
+def allocate_output(size: int) -> Block:
+    """
+    Return memory for a result, aligned to 64 bytes and not zeroed.
+
+    Memory that was freed serves the next result, so its pages need not be faulted in again.
+    """
+    library = load()
+    address = library.hvd_alloc_output(size)
+    if not address:
+        raise MemoryError(f"no memory for a result of {size} bytes")
+    return Block(address, size)

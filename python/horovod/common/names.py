@@ -50,7 +50,7 @@ def _next_number(key: tuple[str, int]) -> int:
 
 
 def take_back(name: bytes, process_set: int) -> None:
-    """Take note that nothing was sent under this name of an operation, or of a group's first member."""
+    """Give back the number of an unnamed operation that was not submitted; the next unnamed one uses it."""
     kind, noname, number = name.partition(b".noname.")
     number = number.partition(b"_")[0]
     if noname and number.isdigit():
@@ -58,7 +58,7 @@ def take_back(name: bytes, process_set: int) -> None:
 
 
 def forget(process_set: int) -> None:
-    """Start again from 0 in one set: whoever gets its id next counts alike on all members."""
+    """Start again from 0 in one set: all members of the next set with this id then count from the same number."""
     for table in (_counters, _returned):
         for key in [key for key in table if key[1] == process_set]:
             del table[key]

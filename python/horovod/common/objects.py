@@ -4,10 +4,16 @@ Python objects among ranks: pickled by cloudpickle, so only for data from ranks 
 
 Sizes go first, then bytes. A rank whose object cannot be pickled sends the reason instead, with a negative size:
 otherwise the others would wait for it.
+
+An unpickled object may run code, so bytes that somebody changed on their way must not be unpickled. In a job that has a
+token, an authentication code goes with the size: it covers size, bytes, the sender's rank, the operation's name and its
+process set, under a key that only ranks of the job have.
 """
 
 from __future__ import annotations
 
+import ctypes
+import hmac
 import pickle
 from typing import Any
 
@@ -15,8 +21,11 @@ import cloudpickle
 import numpy as np
 
 from horovod.common import abi, arguments, request
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.library import load
 from horovod.common.operation import Operation
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of, ranks_of
+from horovod.common.status import check
 
 # The same on every rank although the objects' types may differ: often only the root has one.
 _DEFAULT_NAME = "object"
@@ -37,12 +46,15 @@ def broadcast_object(
     """
     identifier, name, root_rank = id_of(process_set), _checked_name(name), arguments.root_rank(root_rank)
     own = _own_rank() == root_rank
-    payload, size = _pickled(obj) if own else (np.empty(0, np.uint8), np.zeros(1, np.int64))
-    _broadcast(size, root_rank, f"{name}.sz", identifier)
+    payload, size = _pickled(obj) if own else (np.empty(0, np.uint8), 0)
+    head = _head(size, payload, root_rank, name, identifier) if own else np.zeros(_HEAD_WORDS, np.int64)
+    _broadcast(head, root_rank, f"{name}.sz", identifier)
     if not own:
-        payload = np.empty(abs(int(size[0])), np.uint8)
+        payload = np.empty(abs(int(head[0])), np.uint8)
     _broadcast(payload, root_rank, f"{name}.t", identifier)
-    if size[0] < 0:
+    if not own:
+        _check("broadcast_object", head, payload, root_rank, name, identifier)
+    if head[0] < 0:
         raise _unpicklable("broadcast_object", {root_rank: payload})
     return obj if own else pickle.loads(payload)
 
@@ -60,24 +72,61 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     """
     identifier, name = id_of(process_set), _checked_name(name)
     payload, size = _pickled(obj)
-    sizes = _allgather(size, f"{name}.sz", identifier)
+    ranks, own = ranks_of(identifier), _own_rank()
+    heads = _allgather(_head(size, payload, own, name, identifier), f"{name}.sz", identifier).reshape(-1, _HEAD_WORDS)
+    sizes = heads[:, 0]
     data = _allgather(payload, f"{name}.t", identifier)
     parts = np.split(data, np.cumsum(np.abs(sizes))[:-1])
+    for rank, head, part in zip(ranks, heads, parts):
+        if rank != own:
+            _check("allgather_object", head, part, rank, name, identifier)
     if (sizes < 0).any():
-        ranks = ranks_of(identifier)
         reasons = {rank: part for rank, size, part in zip(ranks, sizes, parts) if size < 0}
         raise _unpicklable("allgather_object", reasons)
     return [pickle.loads(part) for part in parts]
 
 
-def _pickled(obj: Any) -> tuple[np.ndarray, np.ndarray]:
+# What goes first: the size, and the authentication code.
+_CODE_BYTES = 32
+_HEAD_WORDS = 1 + _CODE_BYTES // 8
+
+
+def _head(size: int, payload: np.ndarray, sender: int, name: str, identifier: int) -> np.ndarray:
+    """Return what goes before the payload."""
+    head = np.zeros(_HEAD_WORDS, np.int64)
+    head[0] = size
+    head[1:] = np.frombuffer(_code(size, payload, sender, name, identifier), np.int64)
+    return head
+
+
+def _check(function: str, head: np.ndarray, payload: np.ndarray, sender: int, name: str, identifier: int) -> None:
+    """Raise HorovodInternalError unless the payload is what its sender has sent."""
+    wanted = _code(int(head[0]), payload, sender, name, identifier)
+    if not hmac.compare_digest(head[1:].tobytes(), wanted):
+        raise HorovodInternalError(
+            f"{function}: the object of rank {sender} was changed on its way and is not unpickled: somebody on the "
+            f"network between the hosts does that; set HOROVOD_ENCRYPT=1"
+        )
+
+
+def _code(size: int, payload: np.ndarray, sender: int, name: str, identifier: int) -> bytes:
+    """Return the authentication code of a payload; zeros in a job without a token, which leaves no machine."""
+    code = ctypes.create_string_buffer(_CODE_BYTES)
+    purpose = f"object {identifier} {sender} {size} {name}".encode("utf-8", "surrogateescape")
+    contiguous = np.ascontiguousarray(payload)
+    address = contiguous.ctypes.data if contiguous.nbytes else None
+    check(load().hvd_authenticate(None, purpose, len(purpose), address, contiguous.nbytes, code))
+    return code.raw
+
+
+def _pickled(obj: Any) -> tuple[np.ndarray, int]:
     """Return an object's bytes and their number; if it has none, the reason why, and its length below zero."""
     try:
         data, sign = cloudpickle.dumps(obj), 1
     except Exception as error:  # of any kind: what objects do when they are pickled is up to them
         data, sign = f"{type(error).__name__}: {error}".encode(errors="backslashreplace"), -1
     payload = np.frombuffer(data, np.uint8).copy()  # broadcasts write to their array, on the root, too
-    return payload, np.array([sign * payload.size], np.int64)
+    return payload, sign * payload.size
 
 
 def _unpicklable(function: str, reasons: dict[int, np.ndarray]) -> TypeError:

@@ -9,7 +9,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
-from horovod.common import abi, names
+from horovod.common import abi, names, repeated
 from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodInternalError, HorovodUnsupportedError
 from horovod.common.library import load
@@ -19,7 +19,7 @@ from horovod.common.status import check
 
 class ProcessSet:
     """
-    A set of ranks. It can be used once it was given to `init` or `add_process_set`.
+    A set of ranks. Give it to `init` or `add_process_set` before you use it.
 
     >>> even = ProcessSet([2, 0])
     >>> print(even)
@@ -48,7 +48,7 @@ class ProcessSet:
         return len(ranks_of(self.process_set_id))
 
     def rank(self) -> int | None:
-        """Return this process's number in the set; None before registration. Not a member: ValueError."""
+        """Return this process's number in the set; None before registration. ValueError: it is no member."""
         if self.process_set_id is None:
             return None
         ranks, own = ranks_of(self.process_set_id), _own_rank()
@@ -100,6 +100,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
     def succeeded() -> None:
         names.forget(identifier.value)
+        repeated.forget()
         added.process_set_id = identifier.value
         _registered.append(added)
 

@@ -20,7 +20,7 @@ from horovod.common.arguments import whole_number
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.library import load
 from horovod.common.memory import Block
-from horovod.common.operation import NOWHERE, Operation, give_back, take_slot
+from horovod.common.operation import NOWHERE, Operation, Slot, give_back, take_slot
 from horovod.common.status import check, exception, forked
 
 
@@ -49,7 +49,7 @@ def _failure(code: int, operation: Operation) -> Exception:
 
 def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
     """
-    Do it and return when it is over: the fast way. Returns the output where the library allocated it.
+    Run the operation and return when it has finished. Return the output if the library allocated it, else None.
 
     After Ctrl-C the operation goes on, and `keep` is held until it is over.
     """
@@ -61,22 +61,20 @@ def run(operation: Operation, keep: Sequence[Any]) -> Result | None:
     try:
         code = load().hvd_run_for(None, slot.request_ref, _INTERRUPT_CHECK_S, slot.result_ref, slot.handle_ref)
         if code == abi.OK:
-            return _take(slot.result) if with_result else None
+            return taken(slot.result) if with_result else None
         if code != abi.IN_PROGRESS:
             raise _failure(code, operation)
         _pending[slot.handle.value] = _Pending(keep, lambda result: result, with_result)
         return synchronize(slot.handle.value)
     except BaseException:
-        # It may be in flight and in no table yet. If it is over, leave() finds that out.
-        if slot.handle.value:
-            _pending[slot.handle.value] = _Pending(keep, lambda result: result, with_result)
-            leave(slot.handle.value)
+        _leave_unknown(slot, _Pending(keep, lambda result: result, with_result))
         raise
     finally:
         give_back(slot, description)
 
 
-def _take(output: abi.Output) -> Result:
+def taken(output: abi.Output) -> Result:
+    """Return an output, whose memory the library hands over."""
     shape = tuple(output.shape[: output.ndim]) if output.ndim else ()
     splits = tuple(output.received_splits[: output.nsplits]) if output.nsplits else ()
     if not output.data:
@@ -154,10 +152,7 @@ def submit(operation: Operation, keep: Sequence[Any], finish: Callable[[Result |
         _pending[handle] = pending
         return handle
     except BaseException:
-        # Ctrl-C may come when the operation has started and nobody knows its handle yet.
-        if slot.handle.value:
-            _pending[slot.handle.value] = pending
-            leave(slot.handle.value)
+        _leave_unknown(slot, pending)  # Ctrl-C may come when the operation has started
         raise
     finally:
         give_back(slot, description)
@@ -205,6 +200,65 @@ def run_group(operations: Sequence[Operation], keep: Sequence[Any]) -> Any:
         raise
 
 
+def prepare(operation: Operation) -> Slot:
+    """
+    Return a request that the engine knows already, but for its addresses: for an operation that repeats.
+
+    It lasts until the engine ends. One thread uses it at a time. The engine allocates no output for it.
+    """
+    slot = Slot(operation)
+    slot.request.name = operation.name
+    slot.input.bytes = slot.output.bytes = operation.source[1]
+    check(load().hvd_prepare(None, slot.request_ref, slot.handle_ref))
+    slot.request.prepared, slot.request.name = slot.handle.value, None
+    return slot
+
+
+def run_prepared(slot: Slot, source: int, target: int, keep: Sequence[Any]) -> None:
+    """As `run`, with the addresses of input and output."""
+    if _left:
+        _sweep()
+    slot.input.data, slot.output.data = source, target
+    slot.handle.value = 0
+    try:
+        code = load().hvd_run_for(None, slot.request_ref, _INTERRUPT_CHECK_S, None, slot.handle_ref)
+        if code == abi.OK:
+            return
+        if code != abi.IN_PROGRESS:
+            raise exception(code)
+        _pending[slot.handle.value] = _Pending(keep, lambda _: None, False)
+        synchronize(slot.handle.value)
+    except BaseException:
+        _leave_unknown(slot, _Pending(keep, lambda _: None, False))
+        raise
+
+
+def submit_prepared(slot: Slot, source: int, target: int, keep: Sequence[Any], finish: Callable[[Any], Any]) -> int:
+    """As `submit`, with the addresses of input and output. The request may be used again when this returns."""
+    if _left:
+        _sweep()
+    slot.input.data, slot.output.data = source, target
+    slot.handle.value = 0
+    pending = _Pending(keep, finish, False)
+    try:
+        code = load().hvd_submit(None, slot.request_ref, slot.handle_ref)
+        if code != abi.OK:
+            raise exception(code)
+        handle = slot.handle.value
+        _pending[handle] = pending
+        return handle
+    except BaseException:
+        _leave_unknown(slot, pending)
+        raise
+
+
+def _leave_unknown(slot: Slot, pending: _Pending) -> None:
+    """Keep the memory of an operation that may be in flight and in no table yet. If it is over, leave() finds out."""
+    if slot.handle.value:
+        _pending[slot.handle.value] = pending
+        leave(slot.handle.value)
+
+
 def finished(value: Any) -> int:
     """Return the handle of an operation that had nothing to do; `synchronize` returns `value`."""
     handle = next(_done_handles)
@@ -242,8 +296,19 @@ def synchronize(handle: int) -> Any:
     library = load()
     while (code := library.hvd_wait(None, handle, _INTERRUPT_CHECK_S)) == abi.IN_PROGRESS:
         pass
+    pending = _pending.get(handle) or _nobodys
+    if code == abi.OK and pending.others is None and not pending.with_result:  # nearly always, and faster than below
+        with _lock:
+            mine = _pending.get(handle) is pending  # neither another thread nor the engine's end took it
+            if mine:
+                del _pending[handle]
+        if mine:
+            try:
+                return pending.finish(None)
+            finally:
+                library.hvd_release(None, handle)
     error = exception(code) if code != abi.OK else None
-    (_pending.get(handle) or _nobodys).await_others()
+    pending.await_others()
     shut_down = error is not None and not forked() and not library.hvd_is_initialized(None)
     with _lock:
         pending = _pending.pop(handle, _nobodys)
@@ -265,7 +330,7 @@ def synchronize(handle: int) -> Any:
 def _output_of(handle: int) -> Result:
     output = abi.Output(struct_size=ctypes.sizeof(abi.Output))
     check(load().hvd_get_output(None, handle, ctypes.byref(output)))
-    return _take(output)
+    return taken(output)
 
 
 def leave(handle: int) -> None:

@@ -34,6 +34,19 @@ class Members:
 EVERYBODY = Members()
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Which rank this process is and where the others are met, where that is known without a launcher's variables."""
+
+    rank: int = -1
+    size: int = -1
+    address: str = ""
+    timeout_s: float = 0.0  # 0: HOROVOD_START_TIMEOUT
+
+
+BY_LAUNCHER = Place()
+
+
 class _Attempt:
     """
     One call of hvd_init.
@@ -41,19 +54,30 @@ class _Attempt:
     Thread safety: `over` may be waited for by anybody; the result is read after that, the rest under the lock.
     """
 
-    def __init__(self, process_sets: list[list[int]], dynamic: bool, members: Members) -> None:
-        self.what = (process_sets, dynamic, members)
+    def __init__(self, process_sets: list[list[int]], dynamic: bool, members: Members, place: Place) -> None:
+        self.what = (process_sets, dynamic, members, place)
         self.waiting = 0  # callers
         self.over = threading.Event()
         self.error: Exception | None = None
-        threading.Thread(target=self._run, name="hvd init", daemon=True).start()
+
+    def begin(self) -> None:
+        """Start the call. An interruption leaves it under way, so the attempt must be known before."""
+        global _attempt
+        try:
+            threading.Thread(target=self._run, name="hvd init", daemon=True).start()
+        except RuntimeError:  # the system has no thread for it
+            with _lock:
+                _attempt = None
+            raise
 
     def _run(self) -> None:
         global _attempt
-        process_sets, dynamic, members = self.what
+        process_sets, dynamic, members, place = self.what
         sizes = [len(ranks) for ranks in process_sets]
         ranks = [rank for ranks in process_sets for rank in ranks]
-        options = abi.InitOptions(struct_size=ctypes.sizeof(abi.InitOptions), rank=-1, size=-1, generation=-1)
+        options = abi.InitOptions(struct_size=ctypes.sizeof(abi.InitOptions), generation=-1)
+        options.rank, options.size, options.timeout_s = place.rank, place.size, place.timeout_s
+        options.rendezvous = place.address.encode() or None
         options.process_set_count = len(sizes)
         options.process_set_sizes = (ctypes.c_int32 * len(sizes))(*sizes)
         options.process_set_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
@@ -71,17 +95,22 @@ class _Attempt:
             self.over.set()
 
 
-def start(process_sets: list[list[int]], dynamic: bool, members: Members = EVERYBODY) -> None:
+def start(
+    process_sets: list[list[int]], dynamic: bool, members: Members = EVERYBODY, place: Place = BY_LAUNCHER
+) -> None:
     """Join the job; returns when every rank has. `dynamic`: sets may be added and removed later."""
     global _attempt
     while True:
         with _lock:
+            is_new = _attempt is None
+            if _attempt is None:
+                _attempt = _Attempt(process_sets, dynamic, members, place)
             attempt = _attempt
-            if attempt is None:
-                attempt = _attempt = _Attempt(process_sets, dynamic, members)
-            joined = attempt.what == (process_sets, dynamic, members)
+            joined = attempt.what == (process_sets, dynamic, members, place)
             attempt.waiting += joined
         try:
+            if is_new:
+                attempt.begin()
             attempt.over.wait()
         except BaseException:
             if joined:

@@ -28,7 +28,19 @@ _EXCEPTIONS: dict[int, type[Exception]] = {
 
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
+_NOT_IN_RUN = (
+    "this process comes to a running elastic job and joins it in hvd.elastic.run, so no operation can be done before: "
+    "leave broadcasts to hvd.elastic.run, which gives every rank the state of rank 0"
+)
 _FORKED = "this process was forked"
+
+_expects_run = False
+
+
+def expect_run(value: bool) -> None:
+    """Note whether this process waits for its training function before it joins a job; errors say so."""
+    global _expects_run
+    _expects_run = value
 
 
 def last_error() -> str:
@@ -40,6 +52,8 @@ def exception(code: int) -> Exception:
     """Make the exception for a failure that a call on this thread just returned."""
     text = last_error() or f"the library returned status {code} without a text"
     if code == abi.FAILED_PRECONDITION and "has not been initialized" in text:
+        if _expects_run:
+            return ValueError(_NOT_IN_RUN)
         return ValueError(text if "hvd.init()" in text else NOT_INITIALIZED)
     return _EXCEPTIONS.get(code, HorovodInternalError)(text)
 

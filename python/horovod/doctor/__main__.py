@@ -29,6 +29,10 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     return found
 
 
+def _number(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def main(words: list[str] | None = None) -> int:
     """Examine, print, and return 1 if anything failed."""
     wanted = _arguments(words)
@@ -59,7 +63,8 @@ def main(words: list[str] | None = None) -> int:
         result = {"findings": [finding.as_dict() for finding in findings], "pairs": measured.get("pairs", [])}
         print(json.dumps(result))
     else:
-        print(f"\n{counts[Level.PASS]} passed, {counts[Level.WARN]} warnings, {counts[Level.FAIL]} failures")
+        warnings, failures = _number(counts[Level.WARN], "warning"), _number(counts[Level.FAIL], "failure")
+        print(f"\n{counts[Level.PASS]} passed, {warnings}, {failures}")
     return 1 if counts[Level.FAIL] else 0
 
 

@@ -8,6 +8,8 @@ import enum
 import textwrap
 
 _WIDTH = 110
+# Begins the line of a rank of the doctor's job that has what it measured.
+MARK = "horovod-doctor "
 
 
 class Level(str, enum.Enum):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes.util
 import dataclasses
 import importlib.metadata
@@ -13,11 +12,10 @@ import shutil
 import subprocess
 import sys
 
+from horovod.common.library import REMEDY
 from horovod.doctor.findings import Finding, failure, passed, warning
 
 _ENGINES = {"Open MPI or MPICH": ("mpi", "mpich"), "NCCL": ("nccl",), "UCX": ("ucp",)}
-# Written by upstream's build into its package; this one has no such files.
-_UPSTREAM_FILES = ("metadata.json", "*/mpi_lib*.so", "torch/mpi_lib_v2*.so", "common/mpi_lib*.so")
 
 
 @dataclasses.dataclass
@@ -45,7 +43,7 @@ def inspect_installation() -> Installation:
     ''
     """
     import horovod
-    from horovod.common.library import load
+    from horovod.common.library import find_other_distributions, load, package_folders
     from horovod.runner.check_build import check
 
     place = pathlib.Path(horovod.__file__).parent
@@ -61,7 +59,7 @@ def inspect_installation() -> Installation:
         version=horovod.__version__,
         place=str(place),
         library_error=library_error,
-        in_the_way=_find_in_the_way(place),
+        in_the_way=[str(path) for path in find_other_distributions(package_folders())],
         shadowed=_find_shadowed(place),
         frameworks=frameworks,
         versions={name: _version_of(name) for name, why in frameworks.items() if why is None},
@@ -78,13 +76,6 @@ def _version_of(framework: str) -> str:
         except importlib.metadata.PackageNotFoundError:
             continue
     return ""
-
-
-def _find_in_the_way(place: pathlib.Path) -> list[str]:
-    found = [str(path) for pattern in _UPSTREAM_FILES for path in place.glob(pattern)]
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        found.append(f"the distribution horovod {importlib.metadata.version('horovod')}")
-    return found
 
 
 def _find_shadowed(place: pathlib.Path) -> list[str]:
@@ -132,7 +123,7 @@ def judge_installation(facts: Installation) -> list[Finding]:
             failure(
                 "upstream's files",
                 f"another Horovod is in the way: {', '.join(facts.in_the_way)}",
-                "pip uninstall horovod, remove what is left of it, and install the hvd package again",
+                REMEDY,
             )
         )
     if facts.shadowed:
@@ -142,6 +133,8 @@ def judge_installation(facts: Installation) -> list[Finding]:
         findings.append(
             warning("horovodrun", facts.horovodrun, f"put {pathlib.Path(sys.executable).parent} first in PATH")
         )
+    if no_numpy := facts.frameworks.get("NumPy"):
+        findings.append(failure("NumPy", f"every module of this package needs it: {no_numpy}", "pip install numpy"))
     usable = [f"{name} {facts.versions.get(name, '')}".strip() for name, why in facts.frameworks.items() if why is None]
     findings.append(
         passed("frameworks", ", ".join(usable))

@@ -17,6 +17,8 @@ _MEBIBYTE = 1 << 20
 # What a rank has open besides its connections: libraries, logs, data files.
 _FILES_PER_RANK = 256
 _ENOUGH_FILES = 1024
+# The machine is busy if other programs use more than this share of its cores.
+_BUSY = 0.5
 _LITTLE_MEMORY = 512 * _MEBIBYTE
 
 
@@ -28,6 +30,7 @@ class Facts:
     addresses: list[str]
     resolve_error: str
     cores: int
+    load: float
     quota: float | None
     memory_left: int
     open_files: int
@@ -56,6 +59,7 @@ def gather() -> Facts:
         addresses=addresses,
         resolve_error=resolve_error,
         cores=len(os.sched_getaffinity(0)),
+        load=os.getloadavg()[0],
         quota=_cpu_quota(),
         memory_left=_memory_left(),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -119,8 +123,10 @@ def _unknown_variables() -> dict[str, str]:
         known = set(re.findall(r"`(HOROVOD_\w+)`", load().hvd_describe_config().decode()))
     except ImportError:
         return {}
-    # The launcher's own, and those of upstream that this package needs no value of.
-    known |= {"HOROVOD_JOB_ID", "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_ELASTIC"}
+    # Those of the package and of the launcher alone, and those of upstream that this package needs no value of.
+    known |= {"HOROVOD_COMPAT", "HOROVOD_JOB_ID", "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
+    known |= {"HOROVOD_ELASTIC", "HOROVOD_ELASTIC_ID"}
+    known |= {"HOROVOD_INIT_PROCESS", "HOROVOD_CORES_PER_RANK", "HOROVOD_CHECK_SYNC"}
     mine = [name for name in os.environ if name.startswith("HOROVOD_") and name not in known]
     return {name: (difflib.get_close_matches(name, known, 1, 0.8) or [""])[0] for name in mine}
 
@@ -161,6 +167,7 @@ def examine(facts: Facts, ranks: int | None = None, elsewhere: bool = False) -> 
         *judge_installation(facts.installation),
         _judge_name(facts, elsewhere),
         _judge_cores(facts, ranks),
+        _judge_load(facts),
         _judge_memory(facts),
         _judge_files(facts, ranks),
         _judge_variables(facts),
@@ -194,6 +201,13 @@ def _judge_cores(facts: Facts, ranks: int | None) -> Finding:
     return passed("cores", text if ranks is None else f"{text}, {ranks} {'rank' if ranks == 1 else 'ranks'}")
 
 
+def _judge_load(facts: Facts) -> Finding:
+    text = f"{facts.load:.1f} processes ran or waited for a core in the last minute, on {facts.cores} cores"
+    if facts.load > _BUSY * facts.cores:
+        return warning("load", f"{text}: times that are measured now are too long", "end other programs, see top")
+    return passed("load", text)
+
+
 def _judge_memory(facts: Facts) -> Finding:
     if facts.shared_memory_error:
         return warning(
@@ -219,4 +233,8 @@ def _judge_variables(facts: Facts) -> Finding:
     if not facts.unknown_variables:
         return passed("variables", "no HOROVOD_* variable that is unknown")
     names = [f"{name} (is {near} meant?)" if near else name for name, near in facts.unknown_variables.items()]
-    return warning("variables", f"not known, and without effect: {', '.join(names)}", "see docs/env.md for the names")
+    return warning(
+        "variables",
+        f"not known, and without effect: {', '.join(names)}",
+        "see docs/reference/environment.md for the names",
+    )

@@ -10,9 +10,9 @@ import socket
 import subprocess
 import sys
 
-from horovod.doctor.findings import Finding, Level, failure, passed, warning
+from horovod.doctor.findings import MARK, Finding, Level, failure, passed, warning
 from horovod.doctor.machine import Facts, examine, resolve
-from horovod.doctor.rank import MARK
+from horovod.doctor.speed import measure_here
 from horovod.runner.program import find_horovodrun
 
 _SSH_PATIENCE = 15
@@ -126,6 +126,8 @@ def measure(hosts: list[Host] | None, ranks: int | None, ssh_options: list[str])
             found = examine(Facts.from_json(data), share, elsewhere=True)
             findings += [dataclasses.replace(finding, host=host.name) for finding in found]
         findings += _judge_versions(names, measured["facts"]) + _judge_clocks(names, measured["clocks"])
+    else:
+        measured["pairs"] = measure_here() or measured["pairs"]
     return findings + _judge_pairs(names, measured["pairs"]), measured
 
 

@@ -13,9 +13,9 @@ import time
 import numpy as np
 
 import horovod.numpy as hvd
+from horovod.doctor.findings import MARK
 from horovod.doctor.machine import gather
 
-MARK = "horovod-doctor "
 _ROUNDS = 50
 _BYTES = 8 << 20
 _COPIES = 3

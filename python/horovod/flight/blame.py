@@ -22,11 +22,17 @@ STALL_S = 1.0
 
 FAILED_PRECONDITION = 9
 
+FAILED = "failed: "
+LOST = ("died", "crashed", "was silent")
 REVOKED = re.compile(r"revoked: rank (\d+) (.*)")
 ELSEWHERE = "stall: in its own code"
 # In names that the library makes by counting.
 COUNTED = ".noname."
-UNDECIDED = "as many the one as the other: which is right, the dumps do not say"
+UNDECIDED = "equally many ranks wait for each operation, so the dumps cannot tell which ranks are wrong"
+_OTHER_BRANCH = (
+    "look for a condition around the call that depends on the rank or the data; most often the ranks have different "
+    "numbers of batches: give all the same (steps_per_epoch, drop_remainder=True), or use hvd.join()"
+)
 
 
 @dataclass
@@ -48,8 +54,22 @@ def diagnose(dumps: dict[int, Dump], size: int | None = None, probe: Probe | Non
     job = Job(dumps, size, probe)
     if not dumps:
         return Verdict("no_dumps", what="there are no dumps")
-    verdicts = (find(job) for find in (_crashed, _revoked, _stalled, _failed))
-    return next((verdict for verdict in verdicts if verdict), Verdict("nothing", what="no operation is stuck"))
+    verdicts = (find(job) for find in (_crashed, _raised, _revoked, _stalled, _failed))
+    return next((verdict for verdict in verdicts if verdict), None) or _nothing(job)
+
+
+def _nothing(job: Job) -> Verdict:
+    """Name the longest wait of an operation that is done: a stall that resolved leaves no other trace."""
+    found = Verdict("nothing", what="no operation is stuck")
+    agreed = [(op.waited(), rank, op) for rank, dump in job.dumps.items() for op in dump.ops if op.state == "done"]
+    waited, rank, op = max(agreed, key=lambda one: one[0], default=(0.0, 0, None))
+    if op is None or waited < STALL_S:
+        return found
+    text = f"longest wait among the recorded operations: {ranks_text([rank])} waited {waited:.1f} s for {op.label}"
+    peers = {other: one.waited() for other, dump in job.dumps.items() for one in dump.ops if one.is_same(op)}
+    last = min(peers, key=lambda other: peers[other])
+    found.details.append(f"{text}, which {ranks_text([last])} submitted last" if last != rank else text)
+    return found
 
 
 def _crashed(job: Job) -> Verdict | None:
@@ -61,6 +81,21 @@ def _crashed(job: Job) -> Verdict | None:
     verdict = Verdict("crashed", [first.rank], what=f"crashed with {signal}", details=[job.last_words(first.rank)])
     verdict.waiting = sorted(rank for rank, dump in job.dumps.items() if dump.pending() and rank != first.rank)
     verdict.advice = "look at its stderr and core file; PYTHONFAULTHANDLER=1 prints the Python stack"
+    return verdict
+
+
+def _raised(job: Job) -> Verdict | None:
+    """Look for programs that ended with an exception. It has no say where a rank was lost, which may be its cause."""
+    raised = [dump for dump in job.dumps.values() if dump.reason.startswith(FAILED)]
+    lost = (REVOKED.fullmatch(dump.reason) for dump in job.dumps.values())
+    if not raised or any(one and one[2] in LOST for one in lost):
+        return None
+    first = min(raised, key=lambda dump: dump.wall_ns)
+    ranks = sorted(dump.rank for dump in raised if dump.reason == first.reason)
+    verdict = Verdict("raised", ranks, what=f"failed with {first.reason[len(FAILED) :]}")
+    verdict.details = [job.last_words(rank) for rank in ranks[:4]]
+    verdict.waiting = sorted(rank for rank in job.dumps if rank not in ranks and job.dumps[rank].pending())
+    verdict.advice = "look at its stderr for the traceback"
     return verdict
 
 
@@ -192,7 +227,7 @@ def _elsewhere(job: Job, rank: int, key: Key) -> Verdict:
     if any(_repeated(op.key) == _repeated(key) for op in dump.ops):
         what = "has submitted this operation before, but not again: it is busy in its own code"
         return Verdict("busy", what=what, details=details, advice="look at its stack: py-spy dump --pid PID")
-    advice = "look for a condition around the call that depends on the rank or the data"
+    advice = _OTHER_BRANCH
     return Verdict("never_submitted", what="never submitted it", details=details, advice=advice)
 
 
@@ -249,7 +284,7 @@ def _different(job: Job, keys: list[Key]) -> Verdict:
         verdict.advice = "give names that do not depend on the rank, or on how often something was called"
     else:
         verdict = Verdict("other_operation", ranks, what=f"submitted {got.label} instead")
-        verdict.advice = "look for a condition around the call that depends on the rank or the data"
+        verdict.advice = _OTHER_BRANCH
     verdict.details = details
     verdict.waiting = stands[most]
     if undecided:

@@ -48,6 +48,15 @@ class Op:
         """Whether all members are known to have submitted it."""
         return self.state in ("agreed", "running")
 
+    def waited(self) -> float:
+        """Return the seconds from its submission to the agreement of all members; 0 if they never agreed."""
+        submitted = self.ns.get("submitted", 0)
+        return (self.ns.get("agreed", submitted) - submitted) / 1e9
+
+    def is_same(self, other: Op) -> bool:
+        """Whether both are parts of one operation of several ranks."""
+        return self.key == other.key and self.position == other.position >= 0
+
     @property
     def label(self) -> str:
         """How texts call it."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Training with standalone Keras on several processes: Keras 3 on TensorFlow, or tf_keras.
+Training with standalone Keras on several processes: Keras 3 on TensorFlow, JAX or PyTorch, or tf_keras.
+
+`backend` says which one it found.
 
 >>> import keras
 >>> import numpy as np
@@ -17,26 +19,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from horovod.common import joining
+from horovod.common.barrier import barrier as _barrier
 from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.common.reductions import Adasum, Average, Sum
-from horovod.keras import callbacks
-from horovod.keras.which import backend as _backend
+from horovod.common.counters import counters, counters_text
+from horovod.common.exceptions import HorovodInternalError, HorovodSyncError, HorovodTimeoutError
+from horovod.common.objects import allgather_object, broadcast_object
+from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common.reductions import Adasum, Average, Max, Min, Product, Sum
+from horovod.compat import bridges  # noqa: F401  (for old programs; before Keras is imported)
+from horovod.keras import callbacks, elastic
+from horovod.keras.which import backend
 from horovod.keras.which import library as _library
 from horovod.keras.which import need_tensorflow as _need_tensorflow
 
-if _backend == "tensorflow":
+if backend == "tensorflow":
     from horovod._keras import loading, values
     from horovod._keras.optimizer import wrap
     from horovod._keras.settings import Settings
+    from horovod.tensorflow import in_sync as _in_sync
     from horovod.tensorflow.compression import Compression
     from horovod.tensorflow.reduction import checked_groups
 else:
-
-    class Compression:
-        """What `compression=` takes, once there is something to compress."""
-
-        none = None
+    from horovod._keras_portable import loading, values
+    from horovod._keras_portable import values as _in_sync
+    from horovod._keras_portable.exchange import Compression, Settings, checked_groups
+    from horovod._keras_portable.optimizer import wrap
 
 
 _basics = HorovodBasics()
@@ -52,6 +60,7 @@ local_size = _basics.local_size
 local_rank = _basics.local_rank
 cross_size = _basics.cross_size
 cross_rank = _basics.cross_rank
+is_homogeneous = _basics.is_homogeneous
 mpi_threads_supported = _basics.mpi_threads_supported
 mpi_enabled = _basics.mpi_enabled
 mpi_built = _basics.mpi_built
@@ -75,6 +84,7 @@ def DistributedOptimizer(
     op: int = Average,
     num_groups: int = 0,
     groups: Any = None,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """
     Return an optimizer like the given one that applies the gradients of all ranks; by default their average.
@@ -87,7 +97,6 @@ def DistributedOptimizer(
     >>> type(hvd.DistributedOptimizer(keras.optimizers.Adam())).__name__
     'Adam'
     """
-    _need_tensorflow("DistributedOptimizer")
     return wrap(
         optimizer,
         Settings(
@@ -99,6 +108,7 @@ def DistributedOptimizer(
             gradient_predivide_factor,
             op,
             groups=checked_groups(num_groups, groups),
+            process_set=process_set,
         ),
     )
 
@@ -120,7 +130,7 @@ def PartialDistributedOptimizer(
     scale_local_gradients: bool = True,
 ) -> Any:
     """
-    Return a `DistributedOptimizer` that leaves the gradients of some layers to this rank.
+    Return a `DistributedOptimizer` that does not reduce the gradients of some layers.
 
     `local_layers` is a layer or a list of layers, built or not. Their gradients are divided by the number of ranks
     unless scale_local_gradients=False.
@@ -154,7 +164,7 @@ def PartialDistributedOptimizer(
 
 def broadcast_global_variables(root_rank: int) -> Any:
     """
-    Overwrite all variables of Keras's session with root_rank's; RuntimeError where TensorFlow runs eagerly.
+    Overwrite all variables of Keras's session with root_rank's; RuntimeError if TensorFlow runs eagerly.
 
     >>> import horovod.keras as hvd
     >>> hvd.init()
@@ -165,6 +175,21 @@ def broadcast_global_variables(root_rank: int) -> Any:
     """
     _need_tensorflow("broadcast_global_variables")
     return values.broadcast_global_variables(root_rank)
+
+
+def check_in_sync(model_or_variables: Any, process_set: ProcessSet = global_process_set) -> None:
+    """
+    Compare a model's variables, or a list of variables, among the ranks by checksums.
+
+    If they differ, every rank of the set raises HorovodSyncError, which names the first variable that differs and the
+    ranks. Every rank of the set calls it with the same variables; not inside a tf.function.
+
+    >>> import keras
+    >>> import horovod.keras as hvd
+    >>> hvd.init()
+    >>> hvd.check_in_sync(keras.Sequential([keras.Input([2])]))
+    """
+    _in_sync.check_in_sync(model_or_variables, process_set)
 
 
 def allreduce(
@@ -184,7 +209,6 @@ def allreduce(
     >>> hvd.allreduce([1.0, 2.0]).numpy()
     array([1., 2.], dtype=float32)
     """
-    _need_tensorflow("allreduce")
     if op is None and average is True:
         op = Average
     return values.allreduce(
@@ -194,14 +218,13 @@ def allreduce(
 
 def allgather(value: Any, name: str | None = None) -> Any:
     """
-    Return the values of all ranks, one after the other in rank order. The first dimension may differ.
+    Return the values of all ranks, concatenated in rank order. The first dimension may differ.
 
     >>> import horovod.keras as hvd
     >>> hvd.init()
     >>> hvd.allgather([7]).shape[0] == hvd.size()
     True
     """
-    _need_tensorflow("allgather")
     return values.allgather(value, name)
 
 
@@ -214,7 +237,6 @@ def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
     >>> hvd.broadcast(3, root_rank=0).numpy().item()
     3
     """
-    _need_tensorflow("broadcast")
     return values.broadcast(value, root_rank, name)
 
 
@@ -227,8 +249,30 @@ def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any
     >>> hvd.reducescatter([[1.0], [2.0]], op=hvd.Sum).shape[1]
     1
     """
-    _need_tensorflow("reducescatter")
     return values.reducescatter(value, name, op)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """
+    Return when every rank of the set has called it.
+
+    >>> import horovod.keras as hvd
+    >>> hvd.init()
+    >>> hvd.barrier()
+    """
+    _barrier(process_set)
+
+
+def join() -> int:
+    """
+    Declare that this rank has no more data. When all ranks have, return the rank that was the last to do so.
+
+    >>> import horovod.keras as hvd
+    >>> hvd.init()
+    >>> hvd.join() < hvd.size()
+    True
+    """
+    return joining.join()
 
 
 def load_model(
@@ -256,23 +300,26 @@ def load_model(
     >>> hasattr(model.optimizer, "register_local_var")
     True
     """
-    _need_tensorflow("load_model")
     return loading.load_model(_library, filepath, custom_optimizers, custom_objects, compression, legacy_opts)
 
 
 __all__ = [
+    "backend",
     # life cycle and ranks
     "init",
     "shutdown",
     "is_initialized",
     "start_timeline",
     "stop_timeline",
+    "counters",
+    "counters_text",
     "size",
     "rank",
     "local_size",
     "local_rank",
     "cross_size",
     "cross_rank",
+    "is_homogeneous",
     # what this build can use
     "mpi_threads_supported",
     "mpi_enabled",
@@ -284,21 +331,39 @@ __all__ = [
     "ccl_built",
     "cuda_built",
     "rocm_built",
-    # process sets and reductions
+    # process sets
+    "ProcessSet",
+    "add_process_set",
     "global_process_set",
+    "remove_process_set",
+    # reductions
     "Average",
     "Sum",
     "Adasum",
+    "Min",
+    "Max",
+    "Product",
     "Compression",
     # training
     "DistributedOptimizer",
     "PartialDistributedOptimizer",
     "broadcast_global_variables",
+    "check_in_sync",
     "load_model",
     "callbacks",
+    "elastic",
     # operations on values
     "allreduce",
     "allgather",
     "broadcast",
     "reducescatter",
+    # Python objects, and waiting for each other
+    "allgather_object",
+    "broadcast_object",
+    "barrier",
+    "join",
+    # errors
+    "HorovodInternalError",
+    "HorovodSyncError",
+    "HorovodTimeoutError",
 ]

@@ -3,36 +3,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from horovod.keras.which import backend, library, need_tensorflow
+from horovod.keras.which import backend, library
 
 if backend == "tensorflow":
     from horovod._keras import callbacks as _impl
-
-    class BroadcastGlobalVariablesCallback(_impl.BroadcastGlobalVariables, library.callbacks.Callback):
-        """Gives all ranks root_rank's model and optimizer at the end of the first batch, once."""
-
-    class MetricAverageCallback(_impl.MetricAverage, library.callbacks.Callback):
-        """Replaces the metrics of every epoch by their means over the ranks."""
-
-    class LearningRateScheduleCallback(_impl.LearningRateSchedule, library.callbacks.Callback):
-        """Sets the learning rate to `initial_lr * multiplier(epoch)` from start_epoch until before end_epoch."""
-
-    class LearningRateWarmupCallback(_impl.LearningRateWarmup, library.callbacks.Callback):
-        """Takes the learning rate from initial_lr / size to initial_lr during the first epochs, batch by batch."""
-
-    class BestModelCheckpoint(_impl.BestModel, library.callbacks.ModelCheckpoint):
-        """Saves the best model so far. The path is set afterwards, by whoever knows where models are kept."""
-
-        def __init__(
-            self, monitor: str = "val_loss", verbose: int = 0, mode: str = "auto", save_freq: str | int = "epoch"
-        ) -> None:
-            super().__init__(monitor=monitor, verbose=verbose, mode=mode, save_freq=save_freq)
-
 else:
+    from horovod._keras_portable import callbacks as _impl
 
-    def __getattr__(name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        need_tensorflow(f"callbacks.{name}")
+
+class BroadcastGlobalVariablesCallback(_impl.BroadcastGlobalVariables, library.callbacks.Callback):
+    """Gives all ranks root_rank's model and optimizer, once: on TensorFlow after the first batch, else before it."""
+
+
+class MetricAverageCallback(_impl.MetricAverage, library.callbacks.Callback):
+    """Replaces the metrics of every epoch by their means over the ranks."""
+
+
+class LearningRateScheduleCallback(_impl.LearningRateSchedule, library.callbacks.Callback):
+    """Sets the learning rate to `initial_lr * multiplier(epoch)` from start_epoch until before end_epoch."""
+
+
+class LearningRateWarmupCallback(_impl.LearningRateWarmup, library.callbacks.Callback):
+    """Takes the learning rate from initial_lr / size to initial_lr during the first epochs, batch by batch."""
+
+
+class BestModelCheckpoint(_impl.BestModel, library.callbacks.ModelCheckpoint):
+    """Saves the best model so far. Set its `filepath` before calling `fit`."""
+
+    def __init__(
+        self, monitor: str = "val_loss", verbose: int = 0, mode: str = "auto", save_freq: str | int = "epoch"
+    ) -> None:
+        super().__init__(monitor=monitor, verbose=verbose, mode=mode, save_freq=save_freq)

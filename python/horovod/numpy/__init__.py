@@ -16,6 +16,7 @@ from horovod.common.exceptions import HorovodInternalError, HorovodTimeoutError
 from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.reductions import Adasum, Average, Max, Min, Product, Sum
+from horovod.numpy import elastic
 from horovod.numpy.adapter import empty
 from horovod.numpy.compression import Compression
 from horovod.numpy.exchange import alltoall, alltoall_async, reducescatter, reducescatter_async
@@ -113,6 +114,7 @@ __all__ = [
     "Max",
     "Product",
     "Compression",
+    "elastic",
     # operations
     "allreduce",
     "allreduce_",

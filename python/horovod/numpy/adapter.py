@@ -15,6 +15,7 @@ from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodUnsupportedError
 
 _CODES: dict[np.dtype, int] = {np.dtype(name): code for name, code in abi.DTYPES.items() if name != "bfloat16"}
+_LEAST_REUSED = 128 << 10  # from here on glibc's malloc may take new pages for every array
 _ELSE = "or use the form without _"
 
 
@@ -88,6 +89,13 @@ def place(array: np.ndarray) -> tuple[int, int]:
         return ctypes.addressof(ctypes.c_char.from_buffer(array)), size
     except (TypeError, ValueError, BufferError):
         return array.__array_interface__["data"][0], size
+
+
+def new_output(array: np.ndarray) -> np.ndarray:
+    """Return an array like `array` for a result; a large one in memory that was the output of an earlier call."""
+    if array.nbytes < _LEAST_REUSED:
+        return np.empty(array.shape, array.dtype)
+    return np.asarray(memory.allocate_output(array.nbytes)).view(array.dtype).reshape(array.shape)
 
 
 def wrap(result: request.Result, dtype: np.dtype) -> np.ndarray:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smaller element types for the way between ranks."""
+"""Smaller element types for data that is sent between ranks."""
 
 from __future__ import annotations
 

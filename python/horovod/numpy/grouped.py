@@ -17,7 +17,7 @@ from horovod.common import reductions, request
 from horovod.common.arguments import factors, tensor_list
 from horovod.common.operation import Operation, name_group
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
-from horovod.numpy.adapter import as_in_place, as_input, wrap
+from horovod.numpy.adapter import as_in_place, as_input, new_output, wrap
 from horovod.numpy.compression import Compression, checked_compression, compressed
 from horovod.numpy.operations import gathering, reduction, scattering
 
@@ -76,7 +76,7 @@ class _Reductions:
 
 
 def _empty_like(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    return [np.empty(array.shape, array.dtype) for array in arrays]
+    return [new_output(array) for array in arrays]
 
 
 def grouped_allreduce(

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from horovod.common import batch, reductions, request
+from horovod.common import batch, reductions, repeated, request
 from horovod.common.arguments import factors, show, whole_number
 from horovod.common.arguments import root_rank as checked_root
 from horovod.common.barrier import barrier as _barrier
 from horovod.common.joining import join as _join
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.numpy.adapter import as_in_place, as_input, wrap
+from horovod.numpy import repeating
+from horovod.numpy.adapter import as_in_place, as_input, new_output, wrap
 from horovod.numpy.compression import Compression, compressed
 from horovod.numpy.operations import broadcasting, gathering, reduction
 
@@ -47,11 +48,20 @@ def allreduce(
     >>> hvd.allreduce([1.0, 2.0], op=hvd.Average, name="weights")
     array([1., 2.])
     """
+    key = None
+    if average is None and compression is Compression.none:
+        key = repeating.key_of(tensor, name, op, prescale_factor, postscale_factor, process_set)
+        if key in repeated.known:
+            output = new_output(tensor)
+            if repeating.run(key, tensor, output):
+                return output
     reduce_op = reductions.choose(op, average)
     array, context, wire = compressed(compression, tensor, reduce_op)
-    output = np.empty(array.shape, array.dtype)
+    output = new_output(array)
     operation = reduction(array, output, reduce_op, factors(prescale_factor, postscale_factor), process_set, wire)
     request.run(operation.named("allreduce", name), (array, output))
+    if key is not None:
+        repeated.learn(key, operation)
     return compression.decompress(output, context)
 
 
@@ -65,11 +75,21 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Start `allreduce`; `synchronize` returns the new array."""
+    key = None
+    if average is None:
+        key = repeating.key_of(tensor, name, op, prescale_factor, postscale_factor, process_set)
+        if key in repeated.known:
+            handle = repeating.submit(key, tensor, new_output(tensor))
+            if handle is not None:
+                return handle
     reduce_op = reductions.choose(op, average)
     array = as_input(tensor)
-    output = np.empty(array.shape, array.dtype)
+    output = new_output(array)
     operation = reduction(array, output, reduce_op, factors(prescale_factor, postscale_factor), process_set)
-    return request.submit(operation.named("allreduce", name), (array, output), lambda _: output)
+    handle = request.submit(operation.named("allreduce", name), (array, output), lambda _: output)
+    if key is not None:
+        repeated.learn(key, operation)
+    return handle
 
 
 def allreduce_(
@@ -82,10 +102,17 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> np.ndarray:
     """Reduce in place and return `tensor`."""
+    key = None
+    if average is None:
+        key = repeating.key_of(tensor, name, op, prescale_factor, postscale_factor, process_set)
+        if repeating.run(key, tensor, tensor):
+            return tensor
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_")
     operation = reduction(array, array, reduce_op, factors(prescale_factor, postscale_factor), process_set)
     request.run(operation.named("allreduce", name), (array,))
+    if key is not None:
+        repeated.learn(key, operation)
     return tensor
 
 
@@ -99,10 +126,19 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Start `allreduce_`; `synchronize` returns `tensor`."""
+    key = None
+    if average is None:
+        key = repeating.key_of(tensor, name, op, prescale_factor, postscale_factor, process_set)
+        handle = repeating.submit(key, tensor, tensor)
+        if handle is not None:
+            return handle
     reduce_op = reductions.choose(op, average)
     array = as_in_place(tensor, "allreduce_async_")
     operation = reduction(array, array, reduce_op, factors(prescale_factor, postscale_factor), process_set)
-    return request.submit(operation.named("allreduce", name), (array,), lambda _: tensor)
+    handle = request.submit(operation.named("allreduce", name), (array,), lambda _: tensor)
+    if key is not None:
+        repeated.learn(key, operation)
+    return handle
 
 
 def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> np.ndarray:
@@ -139,7 +175,7 @@ def broadcast(
     array([1, 2])
     """
     array = as_input(tensor)
-    output = np.empty(array.shape, array.dtype)
+    output = new_output(array)
     request.run(broadcasting(array, output, root_rank, process_set).named("broadcast", name), (array, output))
     return output
 
@@ -149,7 +185,7 @@ def broadcast_async(
 ) -> int:
     """Start `broadcast`; `synchronize` returns the new array."""
     array = as_input(tensor)
-    output = np.empty(array.shape, array.dtype)
+    output = new_output(array)
     operation = broadcasting(array, output, root_rank, process_set).named("broadcast", name)
     return request.submit(operation, (array, output), lambda _: output)
 
@@ -224,7 +260,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 def join(device: int = -1) -> int:
     """
-    Say that this rank has no more data; return the rank that came last, when all have.
+    Declare that this rank has no more data. When all ranks have, return the rank that was the last to do so.
 
     Until then it takes part in the others' allreduces: with zeros in sums, averages and Adasum, not at all in minima,
     maxima and products. An average still divides by the number of all ranks. Other operations fail on the other ranks,
@@ -240,13 +276,13 @@ def join(device: int = -1) -> int:
 
 
 def poll(handle: int) -> bool:
-    """Whether the operation is over, so that `synchronize` returns at once. ValueError for an unknown handle."""
+    """Return whether the operation has finished: `synchronize` then returns at once. ValueError: no such handle."""
     return request.poll(handle)
 
 
 def synchronize(handle: int) -> Any:
     """
-    Wait until an operation is over; return its result or raise its error. Returns None for an unknown handle.
+    Wait until an operation has finished; return its result or raise its error. Returns None for an unknown handle.
 
     >>> import horovod.numpy as hvd
     >>> hvd.init()

@@ -39,6 +39,7 @@ def run(
     np: int | None = None,
     min_np: int | None = None,
     max_np: int | None = None,
+    elastic_timeout: float | None = None,
 ) -> list[Any]:
     """
     Run ``func(*args, **kwargs)`` on `num_proc` ranks and return their results in the order of ranks.
@@ -46,6 +47,9 @@ def run(
     The function, its arguments and its results travel by cloudpickle through a folder that only this user can read.
     What ranks print appears here while they run. If a rank raises, its exception is raised here, with the rank and its
     traceback as cause; if one ends otherwise, a RuntimeError says how. The other parameters are horovodrun's flags.
+
+    With `min_num_proc` or `host_discovery_script` the job is elastic: `func` calls a function that `hvd.elastic.run`
+    decorates, and ranks may be lost and join. The list then has the results of the first `min_num_proc` ranks.
 
     >>> import horovod
     >>> def square():
@@ -70,6 +74,7 @@ def run(
         "--min-np": min_num_proc,
         "--max-np": max_num_proc,
         "--slots-per-host": slots,
+        "--elastic-timeout": elastic_timeout,
         "--reset-limit": reset_limit,
         "--blacklist-cooldown-range": None if cooldown_range is None else str(tuple(cooldown_range)),
         "-H": hosts,
@@ -92,7 +97,9 @@ def run(
         report = [] if use_mpi else ["--report-file", folder.report, "--task-folder", folder.path]
         command = [program, *_spelled(flags), "--die-with-parent", *report]
         exit_code, complaint = run_horovodrun([*command, *folder.command(executable)])
-        return folder.results(num_proc, exit_code, complaint)
+        is_elastic = min_num_proc is not None or host_discovery_script is not None
+        ranks = (min_num_proc or num_proc) if is_elastic else num_proc
+        return folder.results(ranks, exit_code, complaint)
 
 
 def _renamed(old_name: str, old: Any, new_name: str, new: Any) -> Any:

@@ -14,6 +14,8 @@ FRAMEWORKS = {
     "MXNet": ("horovod.mxnet", "mxnet"),
     "NumPy": ("horovod.numpy", "numpy"),
 }
+# What stands behind the name of something that can be used.
+NOTES = {"Gloo": "hvd's own engine takes its place; hvd.gloo_built() is False"}
 # Upstream's names. None: usable whenever the engine is.
 CONTROLLERS = {"MPI": None, "Gloo": None}
 OPERATIONS = {
@@ -78,7 +80,8 @@ def main() -> int:
     for title, table in found.items():
         print(f"\n{title}:")
         for name, why in table.items():
-            print(f"    [{' ' if why else 'X'}] {name}{f' ({why})' if why else ''}")
+            note = why or NOTES.get(name)
+            print(f"    [{' ' if why else 'X'}] {name}{f' ({note})' if note else ''}")
     return 0
 
 

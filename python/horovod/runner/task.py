@@ -110,6 +110,8 @@ class Folder:
 
     def _raise_failure(self, report: dict[str, Any], ranks: int) -> None:
         first = report.get("first")
+        if first is None and "why" in report.get("elastic", {}):
+            raise RuntimeError(report["elastic"]["why"])
         if first is None and "host_failure" in report:
             raise RuntimeError(f"host {report['host']}: {report['host_failure']}; {report['suggestion']}")
         if first is None:
@@ -131,7 +133,7 @@ class Folder:
         )
 
 
-def work(path: str, rank: int) -> int:
+def work(path: str, get_rank: Callable[[], int]) -> int:
     """Be one rank: call the function and write what comes of it. Returns the exit code."""
     with open(os.path.join(path, "function"), "rb") as file:
         sys.path += [folder for folder in pickle.load(file) if folder not in sys.path]
@@ -145,7 +147,8 @@ def work(path: str, rank: int) -> int:
     except Exception as error:  # the value cannot be pickled
         result = _describe(error)
         data = _dump(result)
-    temporary = os.path.join(path, f"result.{rank}.part")
+    rank = get_rank()
+    temporary = os.path.join(path, f"result.{rank}.{os.getpid()}.part")
     with open(temporary, "wb") as file:
         file.write(data)
     os.rename(temporary, os.path.join(path, f"result.{rank}"))

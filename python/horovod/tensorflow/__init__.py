@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: F405  (names that _load brings)
 """
 Data-parallel training with TensorFlow 2.13 and newer: eagerly, in tf.function and in graphs of tf.compat.v1.
+
+TensorFlow is imported when a program uses the first name of this module, so that horovod.tensorflow.data, whose compute
+jobs have no need of TensorFlow, starts in a moment.
 
 >>> import tensorflow as tf
 >>> import horovod.tensorflow as hvd
@@ -10,92 +14,21 @@ array([1., 2.], dtype=float32)
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from horovod import __version__
-from horovod.common.counters import counters, counters_text
-from horovod.common.exceptions import HorovodInternalError, HorovodTimeoutError
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from horovod.tensorflow import op_gradients  # noqa: F401  (makes TensorFlow know them)
-from horovod.tensorflow.aggregation import LocalGradientAggregationHelper
-from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.functions import (
-    allgather_object,
-    broadcast_,
-    broadcast_global_variables,
-    broadcast_object,
-    broadcast_object_fn,
-    broadcast_variables,
-)
-from horovod.tensorflow.handles import allgather_async, allreduce_async, broadcast_async, poll, synchronize
-from horovod.tensorflow.hook import BroadcastGlobalVariablesHook
-from horovod.tensorflow.mpi_ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    _allreduce,
-    _grouped_allreduce,
-    _grouped_reducescatter,
-    _reducescatter,
-    allgather,
-    alltoall,
-    barrier,
-    broadcast,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    grouped_allgather,
-    init,
-    is_homogeneous,
-    is_initialized,
-    join,
-    local_rank,
-    local_rank_op,
-    local_size,
-    local_size_op,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    process_set_included_op,
-    rank,
-    rank_op,
-    rocm_built,
-    shutdown,
-    size,
-    size_op,
-    start_timeline,
-    stop_timeline,
-)
-from horovod.tensorflow.ops import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
-from horovod.tensorflow.optimizer import DistributedOptimizer
-from horovod.tensorflow.reduction import _make_allreduce_grads_fn
-from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
-from horovod.tensorflow.util import (
-    _cache,
-    _executing_eagerly,
-    _make_subgraph,
-    check_extension,
-    check_num_rank_power_of_2,
-    gpu_available,
-    handle_average_backwards_compatibility,
-    refs_to_vars,
-    split_list,
-    vars_to_refs,
-)
+from horovod.compat import bridges  # noqa: F401  (for old programs; before TensorFlow is imported)
+
+if TYPE_CHECKING:
+    from horovod.tensorflow.names import *  # noqa: F403
 
 # What imports Keras, which takes seconds: only when somebody asks for it.
 _LATER = {
+    "elastic": ("horovod.tensorflow.elastic", None),
     "keras": ("horovod.tensorflow.keras", None),
     "SyncBatchNormalization": ("horovod.tensorflow.sync_batch_norm", "SyncBatchNormalization"),
 }
+_PACKAGES = ("data",)
 
 
 def __getattr__(name: str) -> Any:
@@ -103,13 +36,25 @@ def __getattr__(name: str) -> Any:
         module, attribute = _LATER[name]
         found = importlib.import_module(module)
         return found if attribute is None else getattr(found, attribute)
-    if name in ("elastic", "data"):
-        raise AttributeError(f"horovod.tensorflow.{name} does not exist in this release yet")
+    if name in _PACKAGES:
+        return importlib.import_module(f"horovod.tensorflow.{name}")
+    if not name.startswith("__"):
+        _load()
+        if name in globals():
+            return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _load() -> None:
+    """Take over all names that need TensorFlow; importing their module has made submodules attributes of this one."""
+    importlib.import_module("horovod.tensorflow.native")  # first, for it names a TensorFlow that is too old
+    names = importlib.import_module("horovod.tensorflow.names")
+    globals().update({name: getattr(names, name) for name in __all__})
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    _load()
+    return sorted({*__all__, *_LATER, *_PACKAGES, *(name for name in globals() if name.startswith("__"))})
 
 
 __all__ = [
@@ -184,6 +129,7 @@ __all__ = [
     "broadcast_object",
     "broadcast_object_fn",
     "allgather_object",
+    "check_in_sync",
     # training
     "DistributedOptimizer",
     "DistributedGradientTape",
@@ -206,5 +152,6 @@ __all__ = [
     "_reducescatter",
     # errors
     "HorovodInternalError",
+    "HorovodSyncError",
     "HorovodTimeoutError",
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smaller element types for the way between ranks."""
+"""Smaller element types for data that is sent between ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Compressor:
 
     @staticmethod
     def decompress(tensor: tf.Tensor, ctx: Any) -> tf.Tensor:
-        """Return the tensor as it was, or as it was but for what compressing lost."""
+        """Return the tensor with its original type. Precision that compressing lost stays lost."""
         raise NotImplementedError
 
 
@@ -59,14 +59,14 @@ class FP16Compressor(_CastingCompressor):
     """
     Sends floating-point tensors as float16: 11 bits of precision, up to 65504.
 
-    Allreduces leave float32 and float64 to the library, which casts them on their way. A subclass is asked to compress.
+    Allreduces leave float32 and float64 to the library, which casts them on their way. Subclasses use `compress`.
     """
 
     dtype = tf.float16
 
 
 class BF16Compressor(_CastingCompressor):
-    """Sends floating-point tensors as bfloat16: 8 bits of precision, the range of float32. Else as FP16Compressor."""
+    """Sends floating-point tensors as bfloat16: 8 bits of precision, the range of float32. See FP16Compressor."""
 
     dtype = tf.bfloat16
 

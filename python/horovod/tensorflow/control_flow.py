@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 def over(operations: Any) -> tf.Tensor:
-    """Return a tensor that is there when the operations are over; in a graph nothing else makes sure that they run."""
+    """Return a tensor that, in a graph, depends on the operations, so that they run."""
     wanted = [one for one in tf.nest.flatten(operations) if isinstance(one, tf.Operation) or hasattr(one, "op")]
     with tf.control_dependencies([] if tf.executing_eagerly() else wanted):
         return tf.constant(True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The state of one rank for all: variables and Python objects.
+Gives all ranks the state of one rank: variables and Python objects.
 
 Variables may be tf.Variable, resource or reference variables of tf.compat.v1, and those of Keras 3.
 """
@@ -32,9 +32,12 @@ _SAME_BITS = {
 
 def broadcast_(
     variables: Iterable[Any], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+) -> list[Any]:
     """
-    Overwrite variables with root_rank's, all in one operation, and return them; in a v1 graph return the operation.
+    Overwrite variables with root_rank's, all in one operation, and return them as a list.
+
+    In a graph of tf.compat.v1 the list has one tensor per variable: running any of them overwrites its variable and
+    gives the new value.
 
     >>> import tensorflow as tf
     >>> import horovod.tensorflow as hvd
@@ -49,8 +52,9 @@ def broadcast_(
         raise ValueError("broadcast_ got resource variables and reference variables: give one kind at a time")
     if name is not None:
         name_bytes(name)
-    assigned = _broadcast(given, root_rank, name, process_set)
-    return given if _in_eager_program() else tf.group(*assigned)
+    eager = _in_eager_program()
+    assigned = _broadcast(given, root_rank, name, process_set, read_value=not eager)
+    return given if eager else assigned
 
 
 def broadcast_variables(
@@ -79,7 +83,7 @@ def broadcast_global_variables(root_rank: int, device: str = "") -> Any:
     """
     Return the operation of a v1 graph that overwrites all its global variables with root_rank's.
 
-    Run it after the initializer. RuntimeError where TensorFlow runs eagerly: there are no global variables then.
+    Run it after the initializer. RuntimeError if TensorFlow runs eagerly: there are no global variables then.
 
     >>> import tensorflow as tf
     >>> import horovod.tensorflow as hvd
@@ -109,7 +113,7 @@ def broadcast_object(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """
-    Return root_rank's object on every rank, at once: no session and no function of TensorFlow has a part in it.
+    Return root_rank's object on every rank, at once, without a session or a function of TensorFlow.
 
     >>> import horovod.tensorflow as hvd
     >>> hvd.init()
@@ -160,7 +164,9 @@ def _listed(variables: Any) -> list[Any]:
     return list(variables)
 
 
-def _broadcast(variables: list[Any], root_rank: int, name: str | None, process_set: ProcessSet) -> list[Any]:
+def _broadcast(
+    variables: list[Any], root_rank: int, name: str | None, process_set: ProcessSet, read_value: bool = False
+) -> list[Any]:
     root = checked_root(root_rank)
     id_of(process_set)
     targets = [_checked(variable) for variable in variables]
@@ -171,7 +177,7 @@ def _broadcast(variables: list[Any], root_rank: int, name: str | None, process_s
         values, root, name=name or call_site("broadcast_variables"), ignore_name_scope=True, process_set=process_set
     )
     return [
-        target.assign(_as_before(value, target.dtype.base_dtype), read_value=False)
+        target.assign(_as_before(value, target.dtype.base_dtype), read_value=read_value)
         for target, value in zip(targets, received)
     ]
 

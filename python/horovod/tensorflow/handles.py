@@ -2,7 +2,7 @@
 """
 Operations that are started now and waited for later, for eager code.
 
-In a tf.function nobody needs them: collectives there overlap with everything that does not use their results.
+In a tf.function you need none: collectives there overlap with everything that does not use their results.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from horovod.common.arguments import factors, show
 from horovod.common.arguments import root_rank as checked_root
 from horovod.common.operation import Operation
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
+from horovod.tensorflow.mpi_ops import dense_tensor
 
 
 def allreduce_async(
@@ -88,12 +89,12 @@ def broadcast_async(
 
 
 def poll(handle: int) -> bool:
-    """Whether the operation is over, so that `synchronize` returns at once. ValueError for an unknown handle."""
+    """Return whether the operation has finished: `synchronize` then returns at once. ValueError: no such handle."""
     return request.poll(handle)
 
 
 def synchronize(handle: int) -> Any:
-    """Wait until an operation is over; return its tensor or raise its error. Returns None for an unknown handle."""
+    """Wait until an operation has finished; return its tensor or raise its error. None for an unknown handle."""
     return request.synchronize(handle)
 
 
@@ -101,7 +102,7 @@ def _input(function: str, tensor: Any) -> np.ndarray:
     if not tf.executing_eagerly():
         raise RuntimeError(f"{function} is for eager code: in a graph operations overlap by themselves")
     # Eager tensors never change, so the array may share their memory; it keeps the tensor alive.
-    array = np.asarray(tf.convert_to_tensor(tensor).numpy())
+    array = np.asarray(dense_tensor(tensor).numpy())
     return array if array.flags.c_contiguous else array.copy()
 
 

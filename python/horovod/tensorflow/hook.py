@@ -39,5 +39,5 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
             self._broadcast = broadcast_global_variables(self.root_rank, self.device)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Run it, before anybody trains."""
+        """Run the operation before the first training step."""
         session.run(self._broadcast)

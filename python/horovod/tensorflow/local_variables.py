@@ -27,6 +27,11 @@ def inner_variable(variable: Any) -> Any:
     return inner if isinstance(inner, tf.Variable) else variable
 
 
+def path_of(variable: Any) -> str:
+    """Return the name by which a program's author knows a variable."""
+    return str(getattr(variable, "path", None) or getattr(variable, "name", None) or "a variable without a name")
+
+
 class LocalVariables:
     """
     A set of variables, and of layers whose variables belong to it.

@@ -18,10 +18,22 @@ from horovod.common import arguments, reductions
 from horovod.common.barrier import barrier as _barrier
 from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodUnsupportedError
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, id_of, remove_process_set
+from horovod.common.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    id_of,
+    ranks_of,
+    remove_process_set,
+)
 from horovod.common.reductions import Adasum, Average, Max, Min, Product, Sum
 from horovod.tensorflow import naming, tracing
 from horovod.tensorflow.native import operations
+
+_SEVERAL_TENSORS = {
+    tf.RaggedTensor: "call the operation for its flat_values and for its row_lengths(), or give its to_tensor()",
+    tf.SparseTensor: "call the operation for its values and for its indices, or give tf.sparse.to_dense() of it",
+}
 
 _basics = HorovodBasics()
 
@@ -75,8 +87,27 @@ def _reduction(op: Any, prescale_factor: Any, postscale_factor: Any, identifier:
     return {"reduce_op": op, "prescale_bits": _bits(prescale), "postscale_bits": _bits(postscale)}
 
 
+def _known_id(process_set: ProcessSet) -> int:
+    """Return the id of a set that exists; ValueError otherwise, before TensorFlow makes an error of its own."""
+    identifier = id_of(process_set)
+    if identifier != 0:
+        ranks_of(identifier)
+    return identifier
+
+
+def dense_tensor(value: Any) -> tf.Tensor:
+    """Return `value` as a tensor. TypeError if it is ragged or sparse: such values consist of several tensors."""
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError):
+        for kind, advice in _SEVERAL_TENSORS.items():
+            if isinstance(value, kind):
+                raise TypeError(f"tf.{kind.__name__} cannot be used here: {advice}") from None
+        raise
+
+
 def _tensors(function: str, tensors: Any) -> list[tf.Tensor]:
-    return [tf.convert_to_tensor(tensor) for tensor in arguments.tensor_list(function, tensors)]
+    return [dense_tensor(tensor) for tensor in arguments.tensor_list(function, tensors)]
 
 
 def _run(operation: Any, kind: str, tensors: list[tf.Tensor], inputs: tuple, place: tuple, **attributes: Any) -> Any:
@@ -111,9 +142,9 @@ def _allreduce(
     wire: int = 0,
 ) -> tf.Tensor:
     """Return the reduction of all ranks' tensors. `wire`: abi.WIRE_FLOAT16, abi.WIRE_BFLOAT16, or 0."""
-    identifier = id_of(process_set)
+    identifier = _known_id(process_set)
     attributes = {**_reduction(op, prescale_factor, postscale_factor, identifier), "wire": wire}
-    tensor = tf.convert_to_tensor(tensor)
+    tensor = dense_tensor(tensor)
     place = (name, ignore_name_scope, identifier)
     return _run(operations.horovod_allreduce, "HorovodAllreduce", [tensor], (tensor,), place, **attributes)
 
@@ -129,7 +160,7 @@ def _grouped_allreduce(
     wire: int = 0,
 ) -> list[tf.Tensor]:
     """Return the reductions of all ranks' tensors, which are over together. Types may differ. `wire` as above."""
-    identifier = id_of(process_set)
+    identifier = _known_id(process_set)
     attributes = {**_reduction(op, prescale_factor, postscale_factor, identifier), "wire": wire}
     checked = _tensors("grouped_allreduce", tensors)
     if not checked:
@@ -154,8 +185,8 @@ def allgather(
     >>> hvd.allgather(tf.zeros([2, 3])).shape == (2 * hvd.size(), 3)
     True
     """
-    identifier = id_of(process_set)
-    tensor = tf.convert_to_tensor(tensor)
+    identifier = _known_id(process_set)
+    tensor = dense_tensor(tensor)
     place = (name, ignore_name_scope, identifier)
     output = _run(operations.horovod_allgather, "HorovodAllgather", [tensor], (tensor,), place)
     return _with_rows_unknown(output, tensor)
@@ -167,8 +198,8 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
-    """As `allgather` of each tensor; all are over together."""
-    identifier = id_of(process_set)
+    """Return `allgather` of each tensor. All of them finish together."""
+    identifier = _known_id(process_set)
     checked = _tensors("grouped_allgather", tensors)
     if not checked:
         return []
@@ -193,9 +224,9 @@ def broadcast(
     >>> hvd.broadcast(tf.constant([1, 2]), root_rank=0).numpy()
     array([1, 2], dtype=int32)
     """
-    identifier = id_of(process_set)
+    identifier = _known_id(process_set)
     root = arguments.root_rank(root_rank)
-    tensor = tf.convert_to_tensor(tensor)
+    tensor = dense_tensor(tensor)
     place = (name, ignore_name_scope, identifier)
     return _run(operations.horovod_broadcast, "HorovodBroadcast", [tensor], (tensor,), place, root_rank=root)
 
@@ -208,7 +239,7 @@ def _grouped_broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
     """As `broadcast` of each tensor; all are over together."""
-    identifier = id_of(process_set)
+    identifier = _known_id(process_set)
     root = arguments.root_rank(root_rank)
     checked = _tensors("grouped_broadcast", tensors)
     if not checked:
@@ -226,7 +257,7 @@ def alltoall(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """
-    Send rows of the tensor to every rank and return the rows that came, in rank order.
+    Send rows of the tensor to every rank and return the rows received, in rank order.
 
     Without `splits` every rank gets an equal part. With it (rows for every rank) the result is a pair: the tensor, and
     how many rows came from every rank.
@@ -237,8 +268,8 @@ def alltoall(
     >>> hvd.alltoall(tf.zeros([hvd.size(), 2])).shape == (hvd.size(), 2)
     True
     """
-    identifier = id_of(process_set)
-    tensor = tf.convert_to_tensor(tensor)
+    identifier = _known_id(process_set)
+    tensor = dense_tensor(tensor)
     rows = _splits(splits)
     place = (name, ignore_name_scope, identifier)
     output, received = _run(operations.horovod_alltoall, "HorovodAlltoall", [tensor], (tensor, rows), place)
@@ -272,9 +303,9 @@ def _reducescatter(
     postscale_factor: float = 1.0,
 ) -> tf.Tensor:
     """Return this rank's rows of the reduction of all ranks' tensors."""
-    identifier = id_of(process_set)
+    identifier = _known_id(process_set)
     attributes = _reduction(op, prescale_factor, postscale_factor, identifier)
-    tensor = _with_rows(tf.convert_to_tensor(tensor))
+    tensor = _with_rows(dense_tensor(tensor))
     place = (name, ignore_name_scope, identifier)
     scatter = operations.horovod_reducescatter
     return _with_rows_unknown(_run(scatter, "HorovodReducescatter", [tensor], (tensor,), place, **attributes), tensor)
@@ -290,7 +321,7 @@ def _grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[tf.Tensor]:
     """As `_reducescatter` of each tensor; all are over together."""
-    identifier = id_of(process_set)
+    identifier = _known_id(process_set)
     attributes = _reduction(op, prescale_factor, postscale_factor, identifier)
     checked = [_with_rows(tensor) for tensor in _tensors("grouped_reducescatter", tensors)]
     if not checked:
@@ -311,7 +342,7 @@ def _with_rows(tensor: tf.Tensor) -> tf.Tensor:
 
 def join(name: str | None = None) -> tf.Tensor:
     """
-    Say that this rank has no more data; return the rank that came last, when all have.
+    Declare that this rank has no more data. When all ranks have, return the rank that was the last to do so.
 
     Until then it takes part in the others' allreduces: with zeros in sums and averages, not at all in minima, maxima
     and products. An average still divides by the number of all ranks.
@@ -360,3 +391,7 @@ def local_size_op(name: str | None = None) -> tf.Tensor:
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
     """Return 1 if this process is a member of the set, else 0, as a tensor that is read anew at every step."""
     return operations.horovod_process_set_included(process_set_id=process_set_id, name=name)
+
+
+# At the end, because it uses this module: makes TensorFlow know the gradients, also if only this module is imported.
+from horovod.tensorflow import op_gradients  # noqa: E402, F401

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from horovod.common.arguments import name_bytes
+from horovod.common.library import load
 
 # Graphs of branches and loops have counters in their names.
 _CONTROL_FLOW = ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph")
@@ -75,6 +76,33 @@ class _Slots:
 _slots = _Slots()
 
 
+class _Labels(threading.local):
+    of_next: Sequence[str] = ()
+
+
+_labels = _Labels()
+_known: dict[str, str] = {}
+
+
+@contextmanager
+def labels(paths: Sequence[str]) -> Iterator[None]:
+    """Have timelines, stall reports and errors show these beside the name of the operation that is built inside."""
+    _labels.of_next = paths
+    try:
+        yield
+    finally:
+        _labels.of_next = ()
+
+
+def _label_operations(name: str) -> None:
+    paths = _labels.of_next
+    for number, path in enumerate(paths, start=1):
+        full = f"{name}_{number}of{len(paths)}" if len(paths) > 1 else name
+        if _known.get(full) != path:
+            _known[full] = path
+            load().hvd_label_tensor(None, full.encode("utf-8", "replace"), path.encode("utf-8", "replace"))
+
+
 @contextmanager
 def wire_name(
     op: str, tensors: list[Any], name: str | None, ignore_name_scope: bool, process_set: int
@@ -89,9 +117,13 @@ def wire_name(
         # A name that comes again in a graph is another operation, which may run at the same time. Counted by process
         # set: ranks that are in other sets, too, build operations that this one does not have.
         number = _count(_function_of(tf.compat.v1.get_default_graph()), f"{process_set}:{base}")
-        yield f"{base}_{number}" if number else base
+        full = f"{base}_{number}" if number else base
+        _label_operations(full)
+        yield full
     elif name is not None:
-        yield _scoped(name, ignore_name_scope)
+        scoped = _scoped(name, ignore_name_scope)
+        _label_operations(scoped)
+        yield scoped
     else:
         slot = _slots.take(op, process_set)
         try:

@@ -53,11 +53,21 @@ def _of_grouped_allreduce(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Te
     return mpi_ops._grouped_allreduce(_filled(op, gradients), **_reduction(op))
 
 
+def _own_rank() -> Any:
+    """
+    Return this process's rank; in a graph as a tensor, so that the graph is the same on all ranks.
+
+    TensorFlow removes from a graph what has no effect. In equal graphs it removes a collective on all ranks or on none.
+    """
+    return mpi_ops.rank() if tf.executing_eagerly() else mpi_ops.rank_op()
+
+
 def _own_rows(tensor: tf.Tensor, gathered: tf.Tensor, process_set: ProcessSet) -> tf.Tensor:
     """Return what this rank's tensor contributed rows to."""
     rows = tf.shape(tensor)[:1]
     all_rows = mpi_ops.allgather(rows, process_set=process_set)
-    begin = tf.reduce_sum(all_rows[: process_set.rank() if process_set.process_set_id else mpi_ops.rank()])
+    before = tf.constant(ranks_of(process_set.process_set_id or 0)) < _own_rank()
+    begin = tf.reduce_sum(tf.where(before, all_rows, 0))
     return gathered[begin : begin + rows[0]]
 
 
@@ -88,7 +98,8 @@ def _of_grouped_broadcast(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Te
 
 
 def _at_root(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
-    return gradient if mpi_ops.rank() == int(op.get_attr("root_rank")) else tf.zeros_like(gradient)
+    is_root = tf.equal(_own_rank(), int(op.get_attr("root_rank")))
+    return tf.where(is_root, gradient, tf.zeros_like(gradient))
 
 
 @tf.RegisterGradient("HorovodAlltoall")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The reductions as users call them: with compression, for IndexedSlices, and with the arguments of old.
+The reductions as users call them: with compression, for IndexedSlices, and with Horovod's older arguments.
 
 They work eagerly, in tf.function and in graphs of tf.compat.v1. Wrong arguments raise TypeError, ValueError or
 NotImplementedError before anything is sent.
@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod.common import reductions
+from horovod.common import membership, reductions
 from horovod.common.arguments import factors, show, tensor_list
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 from horovod.tensorflow.compression import Compression, checked_compression, compressed, wire_of
@@ -26,6 +26,8 @@ from horovod.tensorflow.mpi_ops import (
     _grouped_reducescatter,
     _reducescatter,
     allgather,
+    dense_tensor,
+    size_op,
 )
 
 
@@ -61,7 +63,7 @@ def allreduce(
             return reduce_slices(tensor, reduce_op, scale, compression, process_set, name, ignore_name_scope)
     with on_device(device_dense):
         wire = wire_of(compression, reduce_op)
-        small, context = compressed(compression, wire, tf.convert_to_tensor(tensor))
+        small, context = compressed(compression, wire, dense_tensor(tensor))
         reduced = _allreduce(
             small,
             name=name,
@@ -110,7 +112,7 @@ def grouped_allreduce(
     if dense:
         with on_device(device_dense):
             wire = wire_of(compression, reduce_op)
-            members = [compressed(compression, wire, tf.convert_to_tensor(tensors[i])) for i in dense]
+            members = [compressed(compression, wire, dense_tensor(tensors[i])) for i in dense]
             reduced = _grouped_allreduce(
                 [small for small, _ in members],
                 name=name,
@@ -145,7 +147,9 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """
-    Return this rank's rows of the average or sum of all ranks' tensors. The first ranks get one more if need be.
+    Return this rank's rows of the average or sum of all ranks' tensors.
+
+    If the rows do not divide evenly, the first ranks get one more.
 
     >>> import tensorflow as tf
     >>> import horovod.tensorflow as hvd
@@ -157,7 +161,7 @@ def reducescatter(
     _check_scattered([tensor], op)
     checked_compression(compression)
     with on_device(device_dense):
-        small, context = compression.compress(tf.convert_to_tensor(tensor))
+        small, context = compression.compress(dense_tensor(tensor))
         scattered = _reducescatter(
             small,
             name=name,
@@ -181,7 +185,7 @@ def grouped_reducescatter(
     name: str | None = None,
 ) -> list[Any]:
     """
-    Do `reducescatter` for a list of tensors as one operation, all or nothing.
+    Return `reducescatter` of each tensor of a list, as one operation, all or nothing.
 
     >>> import tensorflow as tf
     >>> import horovod.tensorflow as hvd
@@ -194,7 +198,7 @@ def grouped_reducescatter(
     if not tensors:
         return list(tensors)
     with on_device(device_dense):
-        members = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+        members = [compression.compress(dense_tensor(tensor)) for tensor in tensors]
         scattered = _grouped_reducescatter(
             [small for small, _ in members],
             name=name,
@@ -230,6 +234,14 @@ def check_slices(reduce_op: int, scale: tuple[float, float] = (1.0, 1.0)) -> Non
         )
 
 
+def current_size(process_set: ProcessSet) -> Any:
+    """Return the number of ranks: in a graph of an elastic job as a tensor, because the graph outlives the number."""
+    identifier = id_of(process_set)
+    if membership.enabled() and not tf.executing_eagerly():
+        return size_op(identifier)
+    return process_set.size()
+
+
 def reduce_slices(
     slices: tf.IndexedSlices,
     reduce_op: int,
@@ -239,19 +251,32 @@ def reduce_slices(
     name: str | None,
     ignore_name_scope: bool,
 ) -> tf.IndexedSlices:
-    """Gather all ranks' rows and their places; rows of the same place are summed by whoever uses them."""
+    """
+    Gather all ranks' rows and their places. The user of the result sums rows of the same place.
+
+    An average of integers has each place once, because a quotient of a sum is not the sum of quotients.
+    """
     check_slices(reduce_op, scale)
     values = slices.values
-    id_of(process_set)
-    if reduce_op == Average:
+    size = current_size(process_set)
+    whole = values.dtype.is_integer
+    if reduce_op == Average and not whole:
         if not values.dtype.is_floating and not values.dtype.is_complex:
-            raise NotImplementedError(
-                f"averages of tf.IndexedSlices of {values.dtype.name} would be rounded too early: use hvd.Sum"
-            )
+            raise NotImplementedError(f"tf.IndexedSlices of {values.dtype.name} have no average: use hvd.Sum")
         # Before they travel, so that each rank divides its own rows only.
-        values = values / tf.cast(process_set.size(), values.dtype)
+        values = values / tf.cast(size, values.dtype)
     small, context = compression.compress(values)
     options = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
     gathered = allgather(small, name=f"{name}.values" if name else None, **options)
     indices = allgather(slices.indices, name=f"{name}.indices" if name else None, **options)
-    return tf.IndexedSlices(compression.decompress(gathered, context), indices, slices.dense_shape)
+    rows = compression.decompress(gathered, context)
+    if reduce_op == Average and whole:
+        rows, indices = _whole_average(rows, indices, size)
+    return tf.IndexedSlices(rows, indices, slices.dense_shape)
+
+
+def _whole_average(rows: tf.Tensor, indices: tf.Tensor, size: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sum the rows of each place, then divide and cut off: the average that dense tensors of integers get."""
+    places, place_of = tf.unique(indices)
+    sums = tf.math.unsorted_segment_sum(rows, place_of, tf.size(places))
+    return tf.truncatediv(sums, tf.cast(size, rows.dtype)), places

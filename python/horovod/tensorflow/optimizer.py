@@ -49,7 +49,7 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):
         self._agg_helper = LocalGradientAggregationHelper(passes, self._allreduce, sparse_as_dense, average)
 
     def register_local_var(self, var: Any) -> None:
-        """Leave the gradient of a variable to this rank alone."""
+        """Do not reduce the gradient of a variable."""
         self._local.add(var)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:

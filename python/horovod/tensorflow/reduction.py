@@ -10,28 +10,36 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Callable
 
 import tensorflow as tf
 
-from horovod.common import reductions
+from horovod.common import membership, reductions
 from horovod.common.arguments import factors, show
 from horovod.common.process_sets import ProcessSet, global_process_set, id_of
+from horovod.tensorflow import in_sync
 from horovod.tensorflow.compression import Compression, checked_compression
-from horovod.tensorflow.local_variables import key_of
+from horovod.tensorflow.local_variables import key_of, path_of
 from horovod.tensorflow.mpi_ops import Average
-from horovod.tensorflow.naming import call_site
+from horovod.tensorflow.naming import call_site, labels
 from horovod.tensorflow.ops import allreduce, check_slices, grouped_allreduce
 from horovod.tensorflow.util import split_list
+from horovod.tensorflow.within import reduces_for_itself
 
 # What makes gradients of all ranks out of those of this one.
 Reduce = Callable[..., "list[Any]"]
 
 
 def takes_part(process_set: ProcessSet) -> bool:
-    """Whether this rank has somebody to reduce with: it is in the set, and not alone."""
+    """
+    Whether this rank has somebody to reduce with: it is in the set, not alone, and no strategy does it anyway.
+
+    In an elastic job a graph must be right for every number of ranks, so a rank that is alone reduces, too.
+    """
     id_of(process_set)
-    return bool(process_set.included()) and process_set.size() > 1
+    is_alone = process_set.size() == 1 and not membership.enabled()
+    return bool(process_set.included()) and not is_alone and not reduces_for_itself()
 
 
 def checked_groups(num_groups: int, groups: Any) -> Any:
@@ -84,9 +92,10 @@ def _make_allreduce_grads_fn(
     """
     Return a function that reduces a list of gradients: `reduce(grads, variables=None, use_generic_names=True)`.
 
-    None stays None, tf.IndexedSlices stay sparse. On a rank that is not in the process set, or is alone in it, nothing
-    happens. `variables` are needed where `groups` names variables. Gradients are named by their places in the list,
-    never by their variables: Keras numbers those differently on ranks that built other layers before.
+    None stays None. tf.IndexedSlices stay sparse unless `sparse_as_dense` is set. A rank that is not in the process
+    set, or is alone in it, reduces nothing. `variables` are needed where `groups` names variables. Gradients are named
+    by their places in the list, never by their variables: Keras numbers those differently on ranks that built other
+    layers before.
 
     >>> import tensorflow as tf
     >>> import horovod.tensorflow as hvd
@@ -110,26 +119,32 @@ def _make_allreduce_grads_fn(
 
     def reduce(grads: Sequence[Any], variables: Any = None, use_generic_names: bool = True) -> list[Any]:
         grads = list(grads)
-        if not takes_part(process_set):
-            return grads
         if sparse_as_dense:
             grads = [_dense(grad) for grad in grads]
+        if not takes_part(process_set):
+            return grads
         sparse = [i for i, grad in enumerate(grads) if isinstance(grad, tf.IndexedSlices)]
         if sparse:
             check_slices(op)
         dense = [i for i, grad in enumerate(grads) if grad is not None and not isinstance(grad, tf.IndexedSlices)]
         prefix = call_site(name)
-        for number, members in enumerate(_members(groups, dense, variables)):
-            if len(members) == 1:
-                i = members[0]
-                grads[i] = allreduce(grads[i], name=f"{prefix}.grad_{i}", **dense_options)
-                continue
-            group_name = f"{prefix}.group_{number}"
-            reduced = grouped_allreduce([grads[i] for i in members], name=group_name, **dense_options)
-            for i, grad in zip(members, reduced):
-                grads[i] = grad
-        for i in sparse:
-            grads[i] = allreduce(grads[i], name=f"{prefix}.grad_{i}", **options)
+        checked = in_sync.watch(grads, variables, prefix, process_set) if variables is not None else nullcontext()
+        # What people call the gradients; ranks that built other layers before may call them otherwise.
+        paths = [path_of(variable) for variable in variables or ()]
+        with checked:
+            for number, members in enumerate(_members(groups, dense, variables)):
+                if len(members) == 1:
+                    i = members[0]
+                    with labels(paths[i : i + 1]):
+                        grads[i] = allreduce(grads[i], name=f"{prefix}.grad_{i}", **dense_options)
+                    continue
+                group_name = f"{prefix}.group_{number}"
+                with labels([paths[i] for i in members] if paths else []):
+                    reduced = grouped_allreduce([grads[i] for i in members], name=group_name, **dense_options)
+                for i, grad in zip(members, reduced):
+                    grads[i] = grad
+            for i in sparse:
+                grads[i] = allreduce(grads[i], name=f"{prefix}.grad_{i}", **options)
         return grads
 
     return reduce

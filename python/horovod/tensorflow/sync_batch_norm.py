@@ -56,7 +56,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     """
     `tf.keras.layers.BatchNormalization` with the moments of all ranks' batches, which may differ in size.
 
-    For batches that are small on each rank. All ranks must call the layer equally often.
+    Use it if the batches of each rank are small. All ranks must call the layer the same number of times.
 
     >>> import tensorflow as tf
     >>> import horovod.tensorflow as hvd

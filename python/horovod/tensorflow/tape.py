@@ -13,6 +13,7 @@ from horovod.tensorflow import twice
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.local_variables import LocalVariables, merge, split
 from horovod.tensorflow.mpi_ops import Average
+from horovod.tensorflow.ops import current_size
 from horovod.tensorflow.reduction import Reduce, _make_allreduce_grads_fn, checked_groups, takes_part
 
 
@@ -117,10 +118,10 @@ def scaled_local(grads: list[Any], process_set: ProcessSet) -> list[Any]:
     """
     if not grads or not takes_part(process_set):
         return grads
-    return [_divided(grad, process_set.size()) for grad in grads]
+    return [_divided(grad, current_size(process_set)) for grad in grads]
 
 
-def _divided(grad: Any, size: int) -> Any:
+def _divided(grad: Any, size: Any) -> Any:
     if grad is None:
         return None
     if isinstance(grad, tf.IndexedSlices):
@@ -188,7 +189,7 @@ def PartialDistributedGradientTape(
     scale_local_gradients: bool = True,
 ) -> Any:
     """
-    Return a `DistributedGradientTape` that leaves the gradients of some layers to this rank.
+    Return a `DistributedGradientTape` that does not reduce the gradients of some layers.
 
     `local_layers` is a layer or a list of layers, built or not. Their gradients are divided by the number of ranks
     unless scale_local_gradients=False.

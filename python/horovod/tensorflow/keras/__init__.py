@@ -21,12 +21,21 @@ from tensorflow import keras as _keras
 from horovod._keras import loading, values
 from horovod._keras.optimizer import wrap
 from horovod._keras.settings import Settings
+from horovod.common.counters import counters, counters_text
+from horovod.common.exceptions import HorovodInternalError, HorovodSyncError, HorovodTimeoutError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.keras import callbacks
+from horovod.tensorflow.functions import allgather_object, broadcast_object
+from horovod.tensorflow.in_sync import check_in_sync
+from horovod.tensorflow.keras import callbacks, elastic
 from horovod.tensorflow.mpi_ops import (
+    Adasum,
     Average,
+    Max,
+    Min,
+    Product,
     Sum,
+    barrier,
     ccl_built,
     cross_rank,
     cross_size,
@@ -35,7 +44,9 @@ from horovod.tensorflow.mpi_ops import (
     gloo_built,
     gloo_enabled,
     init,
+    is_homogeneous,
     is_initialized,
+    join,
     local_rank,
     local_size,
     mpi_built,
@@ -124,7 +135,7 @@ def PartialDistributedOptimizer(
     scale_local_gradients: bool = True,
 ) -> Any:
     """
-    Return a `DistributedOptimizer` that leaves the gradients of some layers to this rank.
+    Return a `DistributedOptimizer` that does not reduce the gradients of some layers.
 
     `local_layers` is a layer or a list of layers, built or not. Their gradients are divided by the number of ranks
     unless scale_local_gradients=False.
@@ -157,7 +168,7 @@ def PartialDistributedOptimizer(
 
 def broadcast_global_variables(root_rank: int) -> Any:
     """
-    Overwrite all variables of Keras's session with root_rank's; RuntimeError where TensorFlow runs eagerly.
+    Overwrite all variables of Keras's session with root_rank's; RuntimeError if TensorFlow runs eagerly.
 
     >>> import horovod.tensorflow.keras as hvd
     >>> hvd.init()
@@ -191,7 +202,7 @@ def allreduce(
 
 def allgather(value: Any, name: str | None = None) -> Any:
     """
-    Return the values of all ranks, one after the other in rank order. The first dimension may differ.
+    Return the values of all ranks, concatenated in rank order. The first dimension may differ.
 
     >>> import horovod.tensorflow.keras as hvd
     >>> hvd.init()
@@ -260,12 +271,15 @@ __all__ = [
     "is_initialized",
     "start_timeline",
     "stop_timeline",
+    "counters",
+    "counters_text",
     "size",
     "rank",
     "local_size",
     "local_rank",
     "cross_size",
     "cross_rank",
+    "is_homogeneous",
     # what this build can use
     "mpi_threads_supported",
     "mpi_enabled",
@@ -285,16 +299,31 @@ __all__ = [
     # reductions
     "Average",
     "Sum",
+    "Adasum",
+    "Min",
+    "Max",
+    "Product",
     "Compression",
     # training
     "DistributedOptimizer",
     "PartialDistributedOptimizer",
     "broadcast_global_variables",
+    "check_in_sync",
     "load_model",
     "callbacks",
+    "elastic",
     # operations on values
     "allreduce",
     "allgather",
     "broadcast",
     "reducescatter",
+    # Python objects, and waiting for each other
+    "allgather_object",
+    "broadcast_object",
+    "barrier",
+    "join",
+    # errors
+    "HorovodInternalError",
+    "HorovodSyncError",
+    "HorovodTimeoutError",
 ]

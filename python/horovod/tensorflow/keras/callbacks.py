@@ -12,7 +12,7 @@ class BroadcastGlobalVariablesCallback(_impl.BroadcastGlobalVariables, _keras.ca
     """
     Gives all ranks root_rank's model and optimizer at the end of the first batch, once.
 
-    All ranks then go on from the same state, also if only root_rank has loaded a checkpoint. `local_variables` keep
+    All ranks then go on from the same state, even if only root_rank has loaded a checkpoint. `local_variables` keep
     this rank's values, and so does what the optimizer keeps for them.
 
     >>> import horovod.tensorflow.keras as hvd
@@ -24,8 +24,8 @@ class MetricAverageCallback(_impl.MetricAverage, _keras.callbacks.Callback):
     """
     Replaces the metrics of every epoch by their means over the ranks.
 
-    Put it before callbacks that look at metrics, such as ReduceLROnPlateau, ModelCheckpoint and TensorBoard: they see
-    the means then, and all ranks decide alike. ValueError if the ranks do not have the same metrics.
+    Put it before callbacks that read metrics, such as ReduceLROnPlateau, ModelCheckpoint and TensorBoard: they see
+    the means then, and all ranks make the same decision. ValueError if the ranks do not have the same metrics.
 
     >>> import horovod.tensorflow.keras as hvd
     >>> callbacks = [hvd.callbacks.MetricAverageCallback()]
@@ -38,7 +38,7 @@ class LearningRateScheduleCallback(_impl.LearningRateSchedule, _keras.callbacks.
 
     A number m as multiplier means m ** (epoch - start_epoch). With staircase=False it happens before every batch, with
     epochs in fractions. momentum_correction scales the optimizer's momentum by new / old rate for the batch in which
-    the rate changes (arXiv 1706.02677). steps_per_epoch is needed where Keras does not know it.
+    the rate changes (arXiv 1706.02677). Give steps_per_epoch if Keras does not know it.
 
     >>> import horovod.tensorflow.keras as hvd
     >>> callback = hvd.callbacks.LearningRateScheduleCallback(0.4, multiplier=0.1, start_epoch=30)
@@ -60,7 +60,7 @@ class LearningRateWarmupCallback(_impl.LearningRateWarmup, _keras.callbacks.Call
 
 class BestModelCheckpoint(_impl.BestModel, _keras.callbacks.ModelCheckpoint):
     """
-    Saves the best model so far. The path is set afterwards, by whoever knows where models are kept.
+    Saves the best model so far. Set its `filepath` before calling `fit`.
 
     >>> import horovod.tensorflow.keras as hvd
     >>> callback = hvd.callbacks.BestModelCheckpoint(monitor="val_loss")
