@@ -30,7 +30,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent.parent / "tools")]
 import spawn  # noqa: E402
 
 
-def on_ranks(*counts: int, sets: list[list[int]] | None = None, env: dict[str, str] | None = None) -> Callable:
+def on_ranks(
+    *counts: int, sets: list[list[int]] | None = None, env: dict[str, str] | None = None, preloaded: str = "numpy"
+) -> Callable:
     """Run the decorated function on each number of ranks; `sets` are process sets given to init."""
 
     def decorate(function: Callable[[], None]) -> Callable:
@@ -38,7 +40,7 @@ def on_ranks(*counts: int, sets: list[list[int]] | None = None, env: dict[str, s
         def test(ranks: int) -> None:
             file = sys.modules[function.__module__].__file__
             command = [sys.executable, __file__, str(file), function.__name__]
-            spawn.run(command, ranks, env=env, timeout=120)
+            spawn.run(command, ranks, env=env, timeout=120, preloaded=preloaded)
 
         test.__name__ = function.__name__
         test.__doc__ = function.__doc__
@@ -51,7 +53,7 @@ def on_ranks(*counts: int, sets: list[list[int]] | None = None, env: dict[str, s
     return decorate
 
 
-def in_one_start(*counts: int, env: dict[str, str] | None = None) -> Callable:
+def in_one_start(*counts: int, env: dict[str, str] | None = None, preloaded: str = "tensorflow") -> Callable:
     """Run the decorated function on each number of ranks, after and before others of its file."""
 
     def decorate(function: Callable[[], None]) -> Callable:
@@ -59,7 +61,7 @@ def in_one_start(*counts: int, env: dict[str, str] | None = None) -> Callable:
 
         @pytest.mark.parametrize("ranks", counts)
         def test(ranks: int) -> None:
-            outcome = _outcomes(str(sys.modules[function.__module__].__file__), ranks, variables)
+            outcome = _outcomes(str(sys.modules[function.__module__].__file__), ranks, variables, preloaded)
             if function.__name__ not in outcome:
                 pytest.fail(f"the ranks ended before this test had its turn\n{outcome['']}", pytrace=False)
             if outcome[function.__name__]:
@@ -79,7 +81,7 @@ _OUTCOME = "@outcome "
 
 
 @functools.cache
-def _outcomes(file: str, ranks: int, variables: tuple[tuple[str, str], ...]) -> dict:
+def _outcomes(file: str, ranks: int, variables: tuple[tuple[str, str], ...], preloaded: str) -> dict:
     """Run all functions of a file that go together. Returns what failed by function, and all output under ""."""
     command = [sys.executable, __file__, file, "--together", json.dumps(variables)]
     # A rank that is missing is found out in a bounded time, also by tests that come later.
@@ -89,7 +91,7 @@ def _outcomes(file: str, ranks: int, variables: tuple[tuple[str, str], ...]) -> 
         "TF_CPP_MIN_LOG_LEVEL": "2",
         **dict(variables),
     }
-    results = spawn.spawn(command, ranks, env=env, timeout=280)
+    results = spawn.spawn(command, ranks, env=env, timeout=280, preloaded=preloaded)
     outcome: dict = {"": "\n".join(map(spawn.describe, results))}
     reports = [
         [json.loads(line[len(_OUTCOME) :]) for line in result.output.splitlines() if line.startswith(_OUTCOME)]

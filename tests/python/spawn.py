@@ -17,6 +17,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from preloaded import Rank
+
 # How long the others may go on after the first failure: they shall still say what they saw of it.
 GRACE_S = 15.0
 
@@ -46,18 +48,30 @@ def free_port() -> int:
 
 
 def spawn(
-    command: Sequence[str], ranks: int, *, env: Mapping[str, str] | None = None, timeout: float = 60.0
+    command: Sequence[str],
+    ranks: int,
+    *,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+    preloaded: str = "",
 ) -> list[RankResult]:
-    """Run `command` as ranks 0..ranks-1 and return when all are gone, at most a little more than `timeout` seconds."""
+    """
+    Run `command` as ranks 0..ranks-1 and return when all are gone, at most a little more than `timeout` seconds.
+
+    A command of Python may begin with a framework already imported, `preloaded`; see preloaded.py.
+    """
     address = f"127.0.0.1:{free_port()}"
     with contextlib.ExitStack() as stack:
         # Files, not pipes: a rank never waits for somebody to read.
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ranks)]
-        processes = []
+        processes: list[subprocess.Popen | Rank] = []
         stack.callback(_kill, processes)
         for rank, file in enumerate(files):
             rank_env = dict(os.environ, PYTHONUNBUFFERED="1", **(env or {}))
             rank_env.update(HOROVOD_RANK=str(rank), HOROVOD_SIZE=str(ranks), HOROVOD_RENDEZVOUS_ADDR=address)
+            if preloaded:
+                processes.append(Rank(preloaded, rank, command, rank_env, file.fileno()))
+                continue
             processes.append(
                 subprocess.Popen(
                     [*DIES_WITH_US, *command],
@@ -91,7 +105,7 @@ def describe(result: RankResult) -> str:
     return f"--- rank {result.rank}: {end}\n{result.output}"
 
 
-def _wait(processes: Sequence[subprocess.Popen], deadline: float) -> set[int]:
+def _wait(processes: Sequence[subprocess.Popen | Rank], deadline: float) -> set[int]:
     while True:
         running = [rank for rank, process in enumerate(processes) if process.poll() is None]
         if not running:
@@ -106,10 +120,13 @@ def _wait(processes: Sequence[subprocess.Popen], deadline: float) -> set[int]:
             processes[running[0]].wait(timeout=0.02)
 
 
-def _kill(processes: Sequence[subprocess.Popen]) -> None:
+def _kill(processes: Sequence[subprocess.Popen | Rank]) -> None:
     for process in processes:
         if process.poll() is None:
             # Each rank is the leader of its own group, so its children go with it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(process, Rank):
+                process.kill()
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -31,6 +31,25 @@ def test_inputs_are_what_asarray_takes(value):
         np.testing.assert_array_equal(result, expected)
 
 
+def test_a_repeated_name_is_no_promise_of_an_array_that_needs_no_copy():
+    array = np.arange(6.0).reshape(2, 3)
+    frozen = array.copy()
+    frozen.flags.writeable = False
+    swapped, reversed_ = array.astype(">f8"), array[::-1, ::-1][::-1, ::-1][::-1]
+    for one in (array, array, array, frozen, array.T.copy().T, reversed_, swapped, np.ma.filled(array)):
+        np.testing.assert_array_equal(hvd.allreduce(one, name="layouts"), one)
+        np.testing.assert_array_equal(hvd.synchronize(hvd.allreduce_async(one, name="layouts")), one)
+    for call in (hvd.allreduce_, hvd.allreduce_async_):
+        for _ in range(3):
+            result = call(array, name="in place")
+            assert (result if call is hvd.allreduce_ else hvd.synchronize(result)) is array
+        for wrong, words in ((frozen, "read-only"), (reversed_, "contiguous"), (swapped, "byte order")):
+            with pytest.raises(ValueError, match=words):
+                call(wrong, name="in place")
+    with pytest.raises(TypeError, match="prescale_factor"):
+        hvd.allreduce(array, name="layouts", prescale_factor=[1.0])
+
+
 def test_layouts_that_need_a_copy():
     matrix = np.arange(12.0).reshape(3, 4)
     odd = np.frombuffer(b"x" + matrix.tobytes(), np.uint8)[1:].view(np.float64)

@@ -47,6 +47,13 @@ def test_every_element_type_is_checked(engine, dtype):
         assert benchmark.measure(op, 64, dtype, calls=1).bytes == 64
 
 
+@pytest.mark.parametrize("words", [("--offset", "16"), ("--new-arrays", "--ops", "allreduce,broadcast")])
+def test_arrays_may_lie_anywhere_and_be_new(engine, capsys, words):
+    assert benchmark.main(["--sizes", "4K", "--calls", "2", "--json", "-", *words]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["offset"], result["new_arrays"]) == ((16, False) if words[0] == "--offset" else (None, True))
+
+
 def test_sums_are_exact_on_many_ranks(monkeypatch, engine):
     pytest.importorskip("ml_dtypes")
     monkeypatch.setattr(benchmark.hvd, "size", lambda: 300)
@@ -62,6 +69,7 @@ def test_sums_are_exact_on_many_ranks(monkeypatch, engine):
         (["--ops", "allreduce,allsum"], "'allsum' is no operation"),
         (["--sizes", "4,x"], "'x' is no size"),
         (["--sizes", "4", "--dtype", "float64"], "float64 has 8 bytes"),
+        (["--offset", "4096"], "'4096' is no offset"),
         (["--calls", "0"], "'0' is no number of at least 1"),
         (["--compression", "fp8"], "invalid choice: 'fp8'"),
         (["--compression", "fp16", "--ops", "allreduce,alltoall"], "is for allreduce alone, not for alltoall"),

@@ -297,7 +297,7 @@ def test_every_goal_is_on_the_page():
     numbers |= {case.goal for case in hosts.all_cases()} | {"upstream", "start"}
     numbers |= {bar.goal for bar in tensorflow_bench.bars_of({name: [1.0] for name, *_ in tensorflow_bench.FIGURES})}
     assert numbers == set(goals.GOALS)
-    page = (BENCHMARKS.parent / "docs" / "benchmarks.md").read_text()
+    page = (BENCHMARKS.parent / "docs" / "operate" / "benchmarks.md").read_text()
     for place in ("goals", "training", "start-up", "hosts", "tensorflow", "upstream"):
         assert page.count(f"<!-- {place} begin -->") == page.count(f"<!-- {place} end -->") == 1
 

@@ -5,7 +5,9 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -13,7 +15,7 @@ import time
 import horovod.numpy as hvd
 import numpy as np
 import pytest
-from horovod.chaos import plan, system
+from horovod.chaos import path, plan, system
 from horovod.chaos.operations import WEIGHTS, Maker, Oracle
 from horovod.chaos.plan import Fault, Options, plan_job
 from horovod.chaos.soak_report import Sample, Soak, percentile
@@ -38,6 +40,17 @@ def test_40_faults(tmp_path):
     assert os.listdir(tmp_path) == ["report.json"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="networks and disks of our own need root")
+def test_extended_faults(tmp_path):
+    report = tmp_path / "report.json"
+    words = ("--faults", 12, "--seed", 3, "--only", ",".join(plan.EXTENDED), "--report", report)
+    result = chaos(*words, env=dict(os.environ, TMPDIR=str(tmp_path)))
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = json.loads(report.read_text())
+    assert found["faults"] >= 12
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
 def test_soak(tmp_path):
     report = tmp_path / "report.json"
     chaos("--soak", 3, "--np", 2, "--report", report)
@@ -50,7 +63,7 @@ def test_soak(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--only", "sigkill,flood"], "'flood' is none of sigkill, sigsegv"),
+        (["--only", "sigkill,pest"], "'pest' is none of sigkill, sigsegv"),
         (["--np", "1"], "'1': give a number of ranks from 2 to 16"),
         (["--np", "5-3"], "'5-3': give a number"),
         (["--faults", "0"], "'0' is not a whole number above 0"),
@@ -59,6 +72,7 @@ def test_soak(tmp_path):
         (["--report", "/nowhere/x.md"], "there is no folder /nowhere"),
         (["--job", "-1"], "-1 is below 0"),
         (["--soak", "3", "--faults", "10"], "argument --faults: --soak is one job without faults"),
+        (["--soak", "3", "--extended"], "argument --extended: --soak is one job without faults"),
         (["--soak", "3", "--only", "sigkill"], "argument --only: --soak is one job without faults"),
         (["--only", "sockets", "--transport", "shm"], "sockets are used by the transports tcp and hosts only"),
     ],
@@ -69,15 +83,16 @@ def test_wrong_usage_is_explained(arguments, text):
     assert text in result.stderr
 
 
-def test_an_interrupted_run_leaves_nothing(tmp_path):
+def test_an_interrupted_run_reports_and_leaves_nothing(tmp_path):
     command = [sys.executable, "-m", "horovod.chaos", "--faults", "100000"]
-    run = subprocess.Popen(command, env=dict(os.environ, TMPDIR=str(tmp_path)), stdout=subprocess.DEVNULL)
+    run = subprocess.Popen(command, env=dict(os.environ, TMPDIR=str(tmp_path)), stdout=subprocess.PIPE, text=True)
     until = time.monotonic() + 60
     while not list(tmp_path.glob("*/job*/worker*")) and time.monotonic() < until:
         time.sleep(0.01)
     children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     run.send_signal(signal.SIGTERM)
-    assert run.wait(60) == 1
+    assert re.search(r"^\d+ faults in \d+ rounds", run.communicate(timeout=60)[0], re.MULTILINE)
+    assert run.returncode == 1
     assert len(children) == 2
     assert not [child for child in children if pathlib.Path(f"/proc/{child}").exists()]
     assert not list(tmp_path.iterdir())
@@ -95,6 +110,32 @@ def test_a_seed_says_what_happens():
     assert options.repeat(3) == "python -m horovod.chaos --seed 5 --job 3 --np 2-4"
 
 
+def test_extended_faults_are_planned_too():
+    options = Options(seed=5, only=tuple(plan.EVERY_KIND))
+    rounds = [one for job in range(60) for one in plan_job(options, job)]
+    assert {fault.kind for one in rounds for fault in one.faults} == set(plan.EVERY_KIND)
+    for one in rounds:
+        on_path = [fault for fault in one.faults if fault.kind in plan.ON_PATH]
+        assert (one.transport == "path") == bool(on_path)
+        assert all(fault.rank == plan.NO_RANK for fault in on_path)
+    assert options.repeat(3) == "python -m horovod.chaos --seed 5 --job 3 --np 2-4 --extended"
+
+
+def test_a_packet_that_was_changed_has_the_right_checksum():
+    def total(data):
+        return sum(struct.unpack(f">{len(data) // 2}H", data)) % 0xFFFF
+
+    for length in (41, 60, 1001):
+        packet = bytes((i * 7 + length) % 251 for i in range(length))
+        for where in (40, length - 1):
+            changed = path.flip(packet, 20, where)
+            even = length % 2 * b"\0"
+            assert changed[where] != packet[where]
+            assert len(changed) == length
+            # Both have the same sum, checksums included.
+            assert total(changed[20:] + even) == total(packet[20:] + even)
+
+
 def a_round(*faults, size=3):
     return dataclasses.replace(plan_job(Options(), 0)[0], size=size, transport="tcp", faults=list(faults))
 
@@ -102,6 +143,8 @@ def a_round(*faults, size=3):
 KILL = Fault(0, "sigkill", 2, "run", "self")
 DELAY = Fault(0, "delay", 2, "run", "self")
 CUT = Fault(0, "sockets", 2, "run", "self", detail="close one")
+PATH_CUT = Fault(0, "cut", plan.NO_RANK, "run", "driver")
+TENSORS = Fault(0, "tensors", plan.NO_RANK, "run", "driver")
 DONE = {"outcome": "done", "where": "run", "at": 5.0}
 LOST = "Horovod has been shut down: rank {} (host a, pid 7) died during allreduce"
 
@@ -112,7 +155,7 @@ def error(rank, kind="HorovodInternalError", **more):
 
 def judged(fault, downs, status=None, happened=True):
     members = [Member(rank, rank, down=down, ports=[100 + rank]) for rank, down in enumerate(downs)]
-    members[2].status = status
+    members[2].status = status if fault.rank >= 0 else None
     injections = [Injection(fault, 4.0, [100] if fault.kind == "sockets" else [])] if happened else []
     problems, blames = judge(Outcome(a_round(fault), members, injections, []))
     return [problem.kind for problem in problems], blames
@@ -126,6 +169,8 @@ def test_what_is_as_it_must_be_is_no_problem():
     assert judged(CUT, [error(2), error(0), error(0)])[0] == []
     assert judged(KILL, [error(2, where="init"), error(0), None], status=-9)[0] == []
     assert judged(dataclasses.replace(CUT, phase="shutdown"), [DONE] * 3)[0] == []
+    assert judged(PATH_CUT, [error(2), error(2), error(0)])[0] == []
+    assert judged(TENSORS, [{**error(2), "outcome": "wrong"}, error(0), error(0)])[0] == []
 
 
 @pytest.mark.parametrize(
@@ -133,6 +178,7 @@ def test_what_is_as_it_must_be_is_no_problem():
     [
         (BLAME, KILL, [error(1), error(2), None], -9),
         (BLAME, CUT, [error(1), error(2), error(0)], None),
+        (BLAME, PATH_CUT, [error(1), error(2), error(0)], None),
         (OTHER, KILL, [DONE, error(2), None], -9),
         (OTHER, KILL, [error(2, "ValueError"), error(2), None], -9),
         (OTHER, DELAY, [error(2), DONE, DONE], None),
@@ -225,3 +271,9 @@ def test_growth_is_noticed(expected, late):
     assert ("PROBLEM" in found.text()) == bool(expected)
     assert json.loads(found.as_json())["problems"] == expected
     assert percentile([1.0, 2.0, 3.0, 4.0], 99) == 4.0
+
+
+def test_growth_on_a_busy_machine_names_other_programs():
+    ranks = [[sample()] * 15 + [sample(time=1.2)] * 15] * 2
+    (problem,) = Soak(60.0, "shm", ranks, [], others=1.52).problems()
+    assert problem.startswith("p99 grew by 20%; other programs used 1.5 of ")

@@ -14,7 +14,9 @@ import spawn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = [ROOT / "include/hvd/hvd.hpp", *sorted((ROOT / "include/hvd/cpp").glob("*.hpp"))]
-GUIDE = ROOT / "docs/guide/cpp.md"
+QUICKSTART = ROOT / "docs/quickstart/cpp.md"
+PAGES = [QUICKSTART, *(ROOT / "docs" / page for page in ("reference/cpp.md", "reference/errors.md"))]
+PAGES += [ROOT / "docs/guides" / page for page in ("process_sets.md", "join.md")]
 
 PRELUDE = """
 #undef NDEBUG
@@ -48,13 +50,16 @@ def without_detail(header):
 
 
 def snippets():
-    """Return the examples: comment lines indented by four more than text, and C++ blocks of the guide but for main."""
+    """Return the examples: comment lines indented by four more than text, and C++ blocks of the pages but for main."""
     found = []
     for header in HEADERS:
         for block in re.findall(r"(?:^ *//     .*\n(?: *//\n(?= *//     ))?)+", header.read_text(), flags=re.M):
             found.append(re.sub(r"^ *//( {5})?", "", block, flags=re.M))
-    blocks = re.findall(r"```cpp\n(.*?)```", GUIDE.read_text(), flags=re.S)
-    return found + [block for block in blocks if "int main" not in block]
+    for page in PAGES:
+        blocks = re.findall(r"```cpp\n(.*?)```", page.read_text(), flags=re.S)
+        assert blocks, page
+        found += [block for block in blocks if "int main" not in block]
+    return found
 
 
 def snippet_program():
@@ -140,7 +145,7 @@ def test_hello_by_pkg_config(prefix, tmp_path):
 
 def test_the_guide_shows_the_hello_that_is_built():
     source = (ROOT / "examples/cpp/hello/hello.cc").read_text()
-    assert source.split("\n", 1)[1] in GUIDE.read_text()
+    assert source.split("\n", 1)[1] in QUICKSTART.read_text()
 
 
 def test_digits_trains_as_in_python(programs, tmp_path):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 
+import launching
 import pytest
 import spawn
 
@@ -29,14 +30,14 @@ except hvd.HorovodInternalError as error:
 
 
 def shared_memory_and_files():
-    return sorted(os.listdir("/dev/shm"))
+    return set(os.listdir("/dev/shm"))
 
 
 @pytest.mark.parametrize("how", ["arena", "private", "exit"])
 @pytest.mark.parametrize("victim", range(3))
 def test_the_others_name_the_rank(victim, how):
     before = shared_memory_and_files()
-    results = spawn.spawn([sys.executable, "-c", CODE, str(victim), how], 3, timeout=60)
+    results = spawn.spawn([sys.executable, "-c", CODE, str(victim), how], 3, timeout=60, preloaded="numpy")
     for result in results:
         if result.rank == victim:
             assert result.returncode == (0 if how == "exit" else -9)
@@ -45,7 +46,9 @@ def test_the_others_name_the_rank(victim, how):
         assert "SEEN Horovod has been shut down" in result.output
         assert f"rank {victim}" in result.output
         assert not result.killed
-    assert shared_memory_and_files() == before
+    # Other tests may use some meanwhile; theirs goes, too.
+    left = shared_memory_and_files() - before
+    launching.wait_until(lambda: not left & shared_memory_and_files())
 
 
 LOOP = """
@@ -77,12 +80,14 @@ except hvd.HorovodInternalError as error:
 @pytest.mark.parametrize("operation", ["alltoall", "reducescatter", "adasum", "group", "join", "sets"])
 def test_in_every_operation(operation):
     before = shared_memory_and_files()
-    results = spawn.spawn([sys.executable, "-c", LOOP, operation], 3, timeout=60)
+    results = spawn.spawn([sys.executable, "-c", LOOP, operation], 3, timeout=60, preloaded="numpy")
     assert results[1].returncode == -9
     for result in (results[0], results[2]):
         assert result.returncode == 0, spawn.describe(result)
         assert "SEEN Horovod has been shut down: rank 1" in result.output
-    assert shared_memory_and_files() == before
+    # Other tests may use some meanwhile; theirs goes, too.
+    left = shared_memory_and_files() - before
+    launching.wait_until(lambda: not left & shared_memory_and_files())
 
 
 def test_an_absent_rank_is_an_error_with_a_time(tmp_path):
@@ -126,12 +131,15 @@ except hvd.HorovodInternalError as error:
 
 def test_one_on_another_host_that_stops_before_anybody_asked_it_anything(tmp_path):
     env = {"HOROVOD_INSECURE": "1", "HOROVOD_HEARTBEAT_TIMEOUT_SECONDS": "1", "HOROVOD_START_TIMEOUT": "5"}
-    results = spawn.spawn([sys.executable, "-c", SILENT, str(tmp_path / "pid")], 3, env=env, timeout=60)
+    command = [sys.executable, "-c", SILENT, str(tmp_path / "pid")]
+    results = spawn.spawn(command, 3, env=env, timeout=60, preloaded="numpy")
     for result in results:
         assert result.returncode == 0, spawn.describe(result)
         # The one that was stopped hears of it, too.
         assert "SEEN Horovod has been shut down: rank 2" in result.output
-        assert "did not respond for 1 s" in result.output
+        assert "did not respond for 1 s (stopped, or stuck in the kernel" in result.output
+        # A rank of its own host sees that the machine is there.
+        assert ("or its machine or the network is gone" in result.output) == (result.rank < 2)
 
 
 HANDED_ON = """
@@ -156,7 +164,8 @@ except hvd.HorovodInternalError as error:
 
 @pytest.mark.parametrize("no_shm", ["0", "1"])
 def test_one_that_shuts_down_because_another_left_hands_the_blame_on(no_shm):
-    results = spawn.spawn([sys.executable, "-c", HANDED_ON], 3, env={"HOROVOD_DISABLE_SHM": no_shm}, timeout=60)
+    env = {"HOROVOD_DISABLE_SHM": no_shm}
+    results = spawn.spawn([sys.executable, "-c", HANDED_ON], 3, env=env, timeout=60, preloaded="numpy")
     for result in results:
         assert result.returncode == 0, spawn.describe(result)
         assert ("SEEN Horovod has been shut down: rank 1" in result.output) == (result.rank != 1), result.output

@@ -11,6 +11,7 @@ import sys
 import pytest
 from horovod.doctor.findings import Level
 from horovod.doctor.machine import examine, gather
+from horovod.doctor.speed import measure_here
 from launching import horovodrun
 
 # The first horovodrun in PATH shall be the one under test.
@@ -21,7 +22,7 @@ def levels(findings):
     return {finding.what: finding.level for finding in findings}
 
 
-@pytest.mark.parametrize("module", ["findings", "machine", "installation", "network"])
+@pytest.mark.parametrize("module", ["findings", "machine", "installation", "network", "speed"])
 def test_examples(module):
     result = doctest.testmod(importlib.import_module(f"horovod.doctor.{module}"))
     assert result.attempted > 0
@@ -43,6 +44,36 @@ def test_json_and_an_unknown_variable():
     assert variables["level"] == "WARN"
     assert "HOROVOD_FUSION_TRESHOLD (is HOROVOD_FUSION_THRESHOLD meant?)" in variables["text"]
     assert len(report["pairs"]) == 1
+
+
+# Python imports it at its start: NumPy is there, and cannot be found.
+WITHOUT_NUMPY = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy" or name.startswith("numpy."):
+            raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def test_without_numpy_a_line_says_so(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_NUMPY)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    result = horovodrun("doctor", env={**HERE, "PYTHONPATH": path})
+    assert result.returncode == 1
+    assert "FAIL  NumPy: every module of this package needs it" in result.stdout, result.stdout + result.stderr
+    assert "-> pip install numpy" in result.stdout
+    assert "Traceback" not in result.stderr
+
+
+def test_the_speed_is_what_hvd_perf_measures():
+    pairs = measure_here()
+    assert pairs is not None
+    ((one, other, microseconds, megabytes),) = pairs
+    assert (one, other) == (0, 1)
+    assert microseconds > 0
+    assert megabytes > 0
 
 
 def test_a_host_that_is_not_there():
@@ -76,6 +107,8 @@ def test_judgements():
     )
     assert levels(examine(well, 4, elsewhere=True))["cores"] is Level.PASS
     assert levels(examine(dataclasses.replace(well, quota=1.5), 4))["cores"] is Level.WARN
+    assert levels(examine(dataclasses.replace(well, load=0.2)))["load"] is Level.PASS
+    assert levels(examine(dataclasses.replace(well, load=5.0)))["load"] is Level.WARN
     assert levels(examine(dataclasses.replace(well, open_files=256), 4))["limits"] is Level.WARN
     assert levels(examine(dataclasses.replace(well, memory_left=1 << 20)))["shared memory"] is Level.WARN
     assert levels(examine(dataclasses.replace(well, shared_memory_error="no")))["shared memory"] is Level.WARN

@@ -113,3 +113,16 @@ def test_processes_of_this_machine_are_looked_at(job):
         child.kill()
         child.wait()
     assert blamed(diagnose(dumps, probe=command.local_probe(dumps))) == ("dead", [2])
+
+
+@pytest.mark.parametrize("waited", [62.0, 0.5])
+def test_a_stall_that_resolved_is_named_by_its_operation(job, waited):
+    for rank in range(4):
+        late = op("late", "done", ago=5.0, position=7)
+        if rank != 2:
+            late["ns"]["submitted"] -= int(waited * 10**9)
+        job.dump(rank, op("other", "done", position=6), late, op("after", "done", position=8), reason="shutdown")
+    said = run(job.path).stdout
+    assert said.startswith("No operation is stuck.\n")
+    named = 'rank 0 waited 62.0 s for ALLREDUCE "late", which rank 2 submitted last'
+    assert (named in said) == (waited > 1)

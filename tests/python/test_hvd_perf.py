@@ -31,6 +31,14 @@ def test_every_operation_is_checked_and_timed(op, buffers):
     assert all(0 < row["min_us"] <= row["median_us"] <= row["p90_us"] for row in result["rows"])
 
 
+@pytest.mark.parametrize("words", [("--offset", "17"), ("--out-of-place", "--new-pages", "--offset", "malloc")])
+def test_private_buffers_may_lie_anywhere_and_be_new(words):
+    done = perf("--buffers", "private", "--sizes", "4,20K", "--iters", "3", "--json", "-", *words)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["offset"], result["new_pages"]) == ((17, False) if words[0] == "--offset" else (-1, True))
+
+
 @pytest.mark.parametrize("wire", ["float16", "bfloat16"])
 def test_elements_may_travel_as_a_smaller_type(wire):
     done = perf("--wire", wire, "--buffers", "private", "--sizes", "4,200K", "--iters", "3", "--json", "-")
@@ -83,6 +91,8 @@ def test_a_launcher_is_noticed(tmp_path):
     [
         (["--op", "allsum"], "'allsum' is no value for --op"),
         (["--buffers", "heap"], "'heap' is no value for --buffers"),
+        (["--offset", "4096"], "'4096' is no value for --offset"),
+        (["--new-pages", "--buffers", "private"], "--new-pages is for --out-of-place"),
         (["--sizes", "4,x"], "'4,x' is no value for --sizes"),
         (["--sizes", "4", "--dtype", "float64"], "4 bytes is less than one float64"),
         (["--min-bytes", "4K", "--max-bytes", "1K"], "--min-bytes is more than --max-bytes"),

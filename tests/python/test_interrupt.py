@@ -54,6 +54,23 @@ def address():
     return f"127.0.0.1:{spawn.free_port()}"
 
 
+def test_init_while_its_thread_starts():
+    code = """
+from types import SimpleNamespace
+from horovod.common import starting
+class Interrupted(threading.Thread):
+    def start(self):
+        super().start()
+        raise KeyboardInterrupt
+starting.threading = SimpleNamespace(Thread=Interrupted, Event=threading.Event, Lock=threading.Lock)
+try:
+    hvd.init()
+except KeyboardInterrupt:
+    print("under way:", starting.under_way())
+"""
+    assert outputs(start_rank(code, 0, address())) == ["under way: True\n"]
+
+
 def test_synchronize():
     code = """
 from horovod.common import request, abi
@@ -177,8 +194,8 @@ BLOCKING = {
 }
 
 FIRST_PART = {
-    "broadcast_object": lambda _: hvd.broadcast(np.zeros(1, np.int64), 1, name="x.sz"),
-    "allgather_object": lambda _: hvd.allgather(np.zeros(1, np.int64), name="x.sz"),
+    "broadcast_object": lambda _: hvd.broadcast(np.zeros(5, np.int64), 1, name="x.sz"),
+    "allgather_object": lambda _: hvd.allgather(np.zeros(5, np.int64), name="x.sz"),
 }
 
 

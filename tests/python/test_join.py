@@ -180,10 +180,15 @@ def test_one_rank():
 @on_ranks(2, env={"HOROVOD_OP_TIMEOUT_SECONDS": "1"})
 def test_a_rank_whose_operation_timed_out_joins_and_leaves():
     # The operation goes on for the other's sake, who stands in for itself; rank 0 may not leave before that is over.
+    over = pathlib.Path(tempfile.gettempdir()) / f"hvd-test-over-{os.environ['HOROVOD_RENDEZVOUS_ADDR']}"
     if hvd.rank() == 0:
         with pytest.raises(hvd.HorovodTimeoutError):
             hvd.allreduce(np.ones(8 << 20, np.float32), name="late")
+        over.touch()
     else:
-        time.sleep(1.5)
+        deadline = time.monotonic() + 60
+        while not over.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        over.unlink()
     assert hvd.join() in (0, 1)
     hvd.shutdown()

@@ -177,7 +177,11 @@ def test_a_process_set_without_this_rank_leaves_gradients_alone():
     first = hvd.ProcessSet([0])
     hvd.init(process_sets=[first])
     mine = share(data(), hvd.rank(), hvd.size())
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=first)
+    from horovod import keras as standalone
+
+    for module in (hvd, standalone):
+        optimizer = module.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=first)
+        assert optimizer._hvd.settings.process_set is first
     ours = fit(keras, network(keras), optimizer, mine, size=hvd.size())
     assert close(ours, fit(keras, network(keras), keras.optimizers.SGD(0.1), mine, size=hvd.size()), 0.0)
 
@@ -228,6 +232,30 @@ def test_state_goes_into_the_wrapper_and_variables_may_be_called():
         assert len(variables) == len(list(one.optimizer.variables if is_keras3(keras) else one.optimizer.variables()))
         hvd_again = hvd.DistributedOptimizer(model.optimizer)  # not reduced twice
         assert type(hvd_again).__mro__.count(type(one.optimizer)) == 1
+
+
+@with_each_keras("c17")
+def test_gradients_in_steps():
+    keras, hvd = modules()
+    import tensorflow as tf
+
+    if is_keras3(keras):
+        return  # its training steps were never written like this
+    for make in (keras.optimizers.SGD, keras.optimizers.legacy.SGD):
+        for aggregated in (False, True):
+            weights = tf.Variable([1.0, 2.0], dtype=tf.float64)
+            optimizer = hvd.DistributedOptimizer(make(0.5))
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weights) * (hvd.rank() + 1.0)
+            pairs = optimizer._compute_gradients(loss, [weights], tape=tape)
+            assert pairs[0][0].numpy().tolist() == [hvd.rank() + 1.0] * 2
+            if aggregated:
+                pairs = optimizer._aggregate_gradients(pairs)
+                assert pairs[0][0].numpy().tolist() == [1.5] * 2
+                optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
+            else:
+                optimizer.apply_gradients(pairs)
+            assert weights.numpy().tolist() == [0.25, 1.25]
 
 
 @with_each_keras("c17")

@@ -4,7 +4,6 @@
 import numpy as np
 import pytest
 from keras_training import (
-    LEGACY,
     close,
     data,
     fit,
@@ -212,16 +211,39 @@ def test_pictures_from_a_file_of_each_rank():
 
 
 @pytest.mark.row("c15", "f15")
-@on_ranks(2, env={**LEGACY, "TF_CPP_MIN_LOG_LEVEL": "2"})
+@on_ranks(2, env={"HOROVOD_COMPAT": "tf1", "TF_CPP_MIN_LOG_LEVEL": "2"})
 def test_sessions_of_keras_2():
     import horovod.tensorflow
+    import horovod.tensorflow.keras as hvd
+    import keras as keras_then
     import tensorflow as tf
+    import tf_keras as keras
 
-    tf.compat.v1.disable_eager_execution()
-    keras, hvd = modules()
-    train = tf.compat.v1.train
+    keras.backend.set_floatx("float64")
+    train = tf.train
+    assert keras_then.layers is tf.keras.layers
+    assert not tf.executing_eagerly()
+
+    # Libraries see today's names, and without Keras 2 there are no layers.
+    assert not eval("hasattr(tf, 'Session')", {"__name__": "keras.models", "tf": tf})
+    assert hasattr(tf, "Session")
+    from horovod.compat import tf1
+
+    tf1.HAS_KERAS_2 = False
+    with pytest.raises(
+        AttributeError, match=r"tf.layers needs Keras 2, which is not installed: pip install tf_keras~="
+    ):
+        tf.layers  # noqa: B018
+    tf1.HAS_KERAS_2 = True
+    with pytest.raises(AttributeError, match=r"no tf.contrib any more; python -m horovod.compat SCRIPT"):
+        tf.contrib  # noqa: B018
+
+    def inside_keras(optimizer):
+        return keras_then.optimizers.TFOptimizer(horovod.tensorflow.DistributedOptimizer(optimizer))
+
     cases = [
         (lambda: train.MomentumOptimizer(0.1, 0.5), horovod.tensorflow.DistributedOptimizer),
+        (lambda: train.MomentumOptimizer(0.1, 0.5), inside_keras),
         (lambda: keras.optimizers.legacy.Adam(0.1), hvd.DistributedOptimizer),
     ]
     for make, wrap in cases:

@@ -45,13 +45,13 @@ def test_mpi_operations_need_mpi_to_start_the_ranks():
 def test_algorithms_are_shown_and_nothing_is_started():
     result = horovodrun("--algorithms")
     assert result.returncode == 0, result.stderr
-    assert "twin_reduce" in result.stdout
+    assert "hierarchical_reduce" in result.stdout
     assert "HOROVOD_ALGORITHMS" in result.stdout
     changed = {"HOROVOD_ALGORITHMS": "allreduce:mixed:one_step=..96K"}
     result = horovodrun("-np", "3", "-H", "localhost:2,other.invalid:1", "--algorithms", env=changed)
     assert result.returncode == 0, result.stderr
     assert re.search(r"allreduce +\.\.48K +one_step", result.stdout)
-    result = horovodrun("--algorithms", "-x", "HOROVOD_ALGORITHMS=allreduce:host:two_step=..1K")
+    result = horovodrun("--algorithms", "-x", "HOROVOD_ALGORITHMS=allreduce:shm:two_step=..1K")
     assert result.returncode == 2
     assert 'no algorithm is called "two_step"; known: tiny' in result.stderr
 
@@ -80,7 +80,12 @@ def test_only_as_many_as_asked_for():
         (["-np", "1", "-x", "HOROVOD_RANK=7", "true"], 2, "-x HOROVOD_RANK: HOROVOD_RANK is for horovodrun to set"),
         (["agent", "--driver", "a:1"], 2, "agent: --token-file is missing"),
         (["agent", "--driver", "foo"], 2, "agent: --driver foo: expected HOST:PORT"),
-        (["-np", "1", "--min-np", "1", "true"], 2, "--min-np: elastic training is not in this release"),
+        (["-np", "1", "--min-np", "2", "true"], 2, "--min-np 2: is more than -np 1"),
+        (["-np", "3", "--min-np", "2", "-H", "localhost:1", "true"], 2, "-np 3: the hosts have 1 slot"),
+        (["-np", "1", "--min-np", "1", "-H", "other.invalid:2", "true"], 2, "-H: host other.invalid is not this mach"),
+        (["-np", "1", "--host-discovery-script", "/no/script", "true"], 2, "--host-discovery-script /no/script: it f"),
+        (["-np", "1", "--host-discovery-script", "echo a,b", "true"], 2, "--host-discovery-script echo a,b: 'a,b': ex"),
+        (["-np", "1", "--host-discovery-script", "echo a", "true"], 2, "--host-discovery-script echo a: 'a' has no nu"),
         (["-np", "1", "--output-filename", "/dev/null/x", "true"], 2, "/dev/null/x/rank.0: cannot make this folder"),
         (["-np", "1", "no-such-program"], 127, "no-such-program: there is no such program in PATH"),
         (["-np", "1", "/etc/passwd"], 126, "/etc/passwd: it may not be executed"),
@@ -120,6 +125,7 @@ def test_questions():
     build = horovodrun("--check-build").stdout
     assert "Available Frameworks:\n" in build
     assert "    [X] NumPy\n" in build
+    assert "    [X] Gloo (hvd's own engine takes its place; hvd.gloo_built() is False)\n" in build
     assert json.loads(horovodrun("--check-build", "--json").stdout)["Available Frameworks"]["NumPy"] is None
     plan = json.loads(horovodrun("-np", "2", "--dry-run", "--json", "sh", "-c", "exit 1").stdout)
     assert plan["argv"] == ["sh", "-c", "exit 1"]
@@ -184,7 +190,8 @@ def test_closed_streams_do_not_mix_things_up():
 
 def test_it_says_what_it_does_when_asked():
     result = horovodrun("-np", "2", "--verbose", "true")
-    first, second = result.stderr.splitlines()
+    note, first, second = result.stderr.splitlines()
+    assert re.fullmatch(r"horovodrun: note: OMP_NUM_THREADS=\d+ is set for each rank, because 2 ranks .*", note)
     assert re.fullmatch(r"horovodrun: [0-9.]+ s: 2 ranks started: \S+", first)
     assert second.startswith("horovodrun: all ranks ended")
 
@@ -195,7 +202,7 @@ def test_two_names_of_this_machine_are_one_host_of_the_job():
     assert result.returncode == 0, result.stderr
     assert sorted(result.stdout.splitlines()) == ["[0]<stdout>:0 2 0 1 [2. 2.]", "[1]<stdout>:1 2 1 1 [2. 2.]"]
     assert f"localhost and {socket.gethostname()} are this machine: its ranks are those of one host" in result.stderr
-    assert re.search(r"horovodrun: [0-9.]+ s: ranks up: all have come to hvd.init\(\)\n", result.stderr)
+    assert re.search(r"horovodrun: [0-9.]+ s: ranks up: all have called hvd.init\(\)\n", result.stderr)
 
 
 def test_colors_and_prefixes():
@@ -255,6 +262,19 @@ def test_signals_reach_the_ranks_and_end_the_job(name, tmp_path):
     assert process.returncode == 0, err  # they all ended well
 
 
+def test_a_job_of_the_background_ends_by_an_interrupt_and_outlives_its_terminal(tmp_path):
+    rank = f"import os, time; open(f'{tmp_path}/{{os.getpid()}}', 'w').write(f'{{os.getpid()}}\\n'); time.sleep(1000)"
+    # As a script starts a job with `nohup ... &`.
+    script = f'trap "" INT QUIT HUP; exec {HOROVODRUN} -np 2 --grace-period 3600 {sys.executable} -c "$1"'
+    with launching.start(["sh", "-c", script, "sh", rank], launching.clean_environment()) as process:
+        pids = launching.pids_in(tmp_path, 2)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.count("KeyboardInterrupt")) == (130, 2), err
+    assert not any(launching.is_alive(pid) for pid in pids)
+
+
 def test_user_signals_are_passed_on_and_end_nothing(tmp_path):
     script = f"trap 'echo usr; exit 0' USR1; echo $$ > {tmp_path}/$$; while :; do sleep 0.05; done"
     with started("-np", "2", "sh", "-c", script) as process:
@@ -263,6 +283,19 @@ def test_user_signals_are_passed_on_and_end_nothing(tmp_path):
         out, _ = process.communicate(timeout=60)
     assert out.count("usr") == 2
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2"])
+def test_user_signals_do_not_end_ranks_that_have_no_handler(name, tmp_path):
+    script = f"echo $$ > {tmp_path}/$$; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo well"
+    with started("-np", "3", "sh", "-c", script) as process:
+        launching.pids_in(tmp_path, 3)
+        process.send_signal(getattr(signal, name))
+        said = process.stderr.readline()
+        (tmp_path / "go").touch()
+        out, _ = process.communicate(timeout=60)
+    assert f"{name} was not passed on to ranks 0, 1, 2" in said
+    assert (out.count("well"), process.returncode) == (3, 0)
 
 
 def test_ranks_that_ignore_the_end_are_killed_and_a_second_interrupt_does_not_wait(tmp_path):

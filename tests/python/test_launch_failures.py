@@ -169,6 +169,13 @@ def test_a_stopped_rank_does_not_cost_the_grace_period(tmp_path):
     assert not any(launching.is_alive(pid) for pid in launching.pids_in(tmp_path, 2))
 
 
+def test_a_rank_that_others_found_silent_is_explained_by_their_words():
+    words = "Horovod has been shut down: rank 0 (host a, pid 1) did not respond for 5 s (stopped)"
+    script = f"[ $HOROVOD_RANK = 0 ] && kill -STOP $$; echo '{words}' >&2; exit 1"
+    result = horovodrun("-np", "2", "--grace-period", "3600", "sh", "-c", script)
+    assert "See whether SIGSTOP or a debugger stopped it" in result.stderr.split("suggestion:")[1]
+
+
 def test_the_first_of_many_equal_failures_is_named():
     result = horovodrun("-np", "3", "--json", "sh", "-c", "sleep 0.$HOROVOD_RANK; exit 1")
     assert result.returncode == 1

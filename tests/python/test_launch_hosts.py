@@ -104,7 +104,8 @@ def test_training_by_agents_of_somebody_else_with_uneven_slots(net, tmp_path):
         check_training(result, places)
         assert other.wait(timeout=30) == 0
     assert "waiting for agents of beta" in result.stderr
-    assert f"horovodrun agent --driver 10.77.0.1:4711 --token-file FILE, with a copy of {token}" in result.stderr
+    command = "horovodrun agent --host NAME --driver 10.77.0.1:4711 --token-file FILE"
+    assert f"a FILE of mode 0600: {command}, with a copy of {token}" in result.stderr
     assert token.exists()
 
 

@@ -9,6 +9,7 @@ import sys
 
 import launching
 import pytest
+import spawn
 import starters
 
 PROGRAM = str(pathlib.Path(__file__).with_name("train_anyhow.py"))
@@ -85,9 +86,9 @@ except hvd.HorovodTimeoutError as error:
 def test_no_wait_for_a_rank_that_does_not_come_is_without_end(mpi, where):
     """Inside MPI's own calls, too; and the error names it."""
     more = ["group"] if where == "MPI_Comm_create_group" else []
-    result = starters.mpirun(mpi, 2, "-c", ABSENT, *more, HOROVOD_START_TIMEOUT="3")
+    result = starters.mpirun(mpi, 2, "-c", ABSENT, *more, HOROVOD_START_TIMEOUT="6")
     assert result.returncode != 0
-    assert f"in vain: rank 1 of 2 did not come to hvd.init() within 3 s: {where}" in result.stderr, result.stderr
+    assert f"in vain: rank 1 of 2 did not come to hvd.init() within 6 s: {where}" in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize("more", [{}, {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}])
@@ -121,7 +122,9 @@ def test_torch_variables_without_local_world_size():
 
 def test_torch_variables_of_several_machines_need_a_token(tmp_path):
     """Without one the fix is named; with one it works over TCP."""
-    each = dict(TORCH, LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR=own_address(), MASTER_PORT="29513")
+    each = dict(
+        TORCH, LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR=own_address(), MASTER_PORT=str(spawn.free_port())
+    )
     refused = starters.by_variables(2, PROGRAM, each=each, env={"HOROVOD_START_TIMEOUT": "5"})
     assert all("HOROVOD_TOKEN_FILE" in result.stderr for result in refused), refused
     token = tmp_path / "token"
@@ -226,10 +229,15 @@ def test_a_rank_0_without_its_token_tells_the_others(mpi):
 
 def test_mpi_operations_need_a_job_of_mpi():
     """Under another launcher the refusal says why."""
-    each = {"HOROVOD_RANK": "{rank}", "HOROVOD_SIZE": "{ranks}", "HOROVOD_RENDEZVOUS_ADDR": "127.0.0.1:29517"}
+    each = {
+        "HOROVOD_RANK": "{rank}",
+        "HOROVOD_SIZE": "{ranks}",
+        "HOROVOD_RENDEZVOUS_ADDR": f"127.0.0.1:{spawn.free_port()}",
+    }
     for result in starters.by_variables(2, PROGRAM, each=each, env={"HOROVOD_CPU_OPERATIONS": "MPI"}):
         assert result.returncode != 0
         assert "the job was not started by that MPI" in result.stderr, result.stderr
+        assert "or unset HOROVOD_CPU_OPERATIONS\n" in result.stderr, result.stderr
 
 
 def test_mpi_operations_need_threads():

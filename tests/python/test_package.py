@@ -88,7 +88,7 @@ def test_files_of_another_horovod_are_noticed(tmp_path, monkeypatch):
     assert len(library.find_other_distributions([tmp_path])) == 2
     monkeypatch.setattr(library, "package_folders", lambda: [tmp_path])
     with pytest.warns(RuntimeWarning, match="pip uninstall -y horovod hvd"):
-        library._warn_of_other_distributions()
+        library.warn_of_other_distributions()
 
 
 def test_only_functions_of_the_header_are_exported():

@@ -13,7 +13,7 @@ RUNNER = pathlib.Path(__file__).with_name("random_ops.py")
 
 def digests(ranks, ops=600, **env):
     command = [sys.executable, str(RUNNER), "--ops", str(ops), "--seed", "7", "--max-bytes", str(1 << 20)]
-    outputs = spawn.run(command, ranks, timeout=240, env=env)
+    outputs = spawn.run(command, ranks, timeout=240, env=env, preloaded="numpy")
     return [re.search(r"digest=(\w+)", output).group(1) for output in outputs]
 
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user sees while some rank does not come: one report, on one rank, that says why; time-outs that say who."""
 
+import contextlib
+import os
 import re
+import subprocess
 import sys
 
 import fault_matrix
@@ -21,7 +24,7 @@ hvd.allreduce(one, name="known")
 def run(body, ranks, **env):
     env = {"HOROVOD_HEARTBEAT_TIMEOUT_SECONDS": "60", **env}
     command = [sys.executable, "-c", START + body]
-    results = spawn.spawn(command, ranks, env=env, timeout=90)
+    results = spawn.spawn(command, ranks, env=env, timeout=90, preloaded="numpy")
     return [result.output for result in results], [result.returncode for result in results]
 
 
@@ -49,6 +52,34 @@ hvd.shutdown()
     assert "missing ranks: rank" in text
     again = re.findall(rf"Still stalled after \d+ s, as reported before: rank {victim} is busy in its own code", text)
     assert 1 <= len(again) <= 3
+
+
+@contextlib.contextmanager
+def busy(core, programs):
+    """Programs that share a core with whoever is on it, so that a thread that gives it away gets it back late."""
+    command = ["taskset", "-c", str(core), "sh", "-c", "while :; do :; done"]
+    others = [subprocess.Popen(command) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_a_report_comes_in_time_where_other_programs_take_the_core():
+    core = max(os.sched_getaffinity(0))
+    body = f"""
+os.sched_setaffinity(0, {{{core}}})
+if rank == 2:
+    time.sleep(5)
+hvd.allreduce(one, name="known")
+hvd.shutdown()
+"""
+    with busy(core, 30):
+        outputs, codes = run(body, 3, HOROVOD_STALL_CHECK_TIME_SECONDS="0.5")
+    assert codes == [0, 0, 0], outputs
+    assert reports(outputs) == [0], outputs
 
 
 @pytest.mark.parametrize("early", [0, 1])
@@ -181,7 +212,7 @@ os._exit(0)
 
 
 def test_the_right_rank_and_cause_are_named():
-    """A small part of fault_matrix.py; docs/guide/stalls.md has the result of the whole."""
+    """A small part of fault_matrix.py; docs/operate/stalls.md has the result of the whole."""
     trials = [fault_matrix.make_trial(seed=4, number=number) for number in range(16)]
     wrong = [outcome for outcome in fault_matrix.run_trials(trials, jobs=4) if not outcome.right]
     assert not wrong, wrong[0].describe()

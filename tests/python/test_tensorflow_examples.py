@@ -7,15 +7,17 @@ import pathlib
 import re
 import sys
 
+import launching
 import pytest
 import spawn
 
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run_example(name, ranks, *words):
     command = [sys.executable, str(ROOT / "examples/tensorflow" / f"{name}.py"), *words]
-    outputs = spawn.run(command, ranks, timeout=240)
+    outputs = spawn.run(command, ranks, env=QUIET, timeout=240, preloaded="tensorflow")
     ends = re.findall(r"identical weights: (\w+)", "".join(outputs))
     assert ends
     assert set(ends) == {"True"}, outputs
@@ -34,6 +36,35 @@ def test_tape():
 @pytest.mark.row("a2", "a13", "k22")
 def test_monitored_session():
     assert accuracy(run_example("v1_monitored_session", 2, "--steps", "200")) > 0.7
+
+
+def run_old_example(name, *words, timeout=240):
+    path = str(ROOT / "examples/tensorflow" / f"{name}.py")
+    result = launching.horovodrun("-np", "2", "--compat", "tf1", sys.executable, path, *words, timeout=timeout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout, result.stderr
+
+
+@pytest.mark.row("a2", "a3", "a5", "a9", "a11", "a13", "k22")
+def test_a_program_of_tensorflow_1_as_it_was_written(tmp_path):
+    printed, logged = run_old_example("tf1_session", "--steps", "200", "--folder", str(tmp_path))
+    assert "2 ranks, test accuracy" in printed
+    assert "identical weights: True" in printed
+    assert accuracy(printed) > 0.7
+    assert "[0]<stderr>:INFO:tensorflow:Saving checkpoints for 0 into" in logged
+    assert "[1]<stderr>:INFO:tensorflow:Saving checkpoints" not in logged
+    assert {f"[{rank}]<stderr>:INFO:tensorflow:loss" for rank in (0, 1)} <= {
+        line.partition(" = ")[0] for line in logged.splitlines()
+    }
+
+
+@pytest.mark.row("a10", "a11", "a13", "a14", "i5", "k2", "k22")
+def test_the_cpu_sample(tmp_path):
+    printed, logged = run_old_example("cpu_sample", "--steps", "100", "--folder", str(tmp_path))
+    assert printed.count("Number of tasks:  2") == 1
+    assert printed.count("Total time is: ") == 1
+    assert (tmp_path / "model.ckpt-50.index").exists()
+    assert all(f"[{rank}]<stderr>:INFO:tensorflow:loss = " in logged for rank in (0, 1))
 
 
 @pytest.mark.row("f7", "f8", "g1", "g4", "g9")
@@ -57,12 +88,12 @@ def test_checkpoint_and_resume(tmp_path):
 
 
 def test_python_in_the_guide_runs():
-    page = (ROOT / "docs/guide/tensorflow.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```)?", page, flags=re.S)
-    assert blocks
+    pages = "".join((ROOT / "docs" / folder / "tensorflow.md").read_text() for folder in ("quickstart", "guides"))
+    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```)?", pages, flags=re.S)
+    assert len(blocks) >= 2
     # One after the other in the same ranks: starting TensorFlow takes longer than they do.
     program = "print('=', flush=True)\n".join(block for block, _ in blocks)
-    outputs = spawn.run([sys.executable, "-c", program], 2, env={"TF_CPP_MIN_LOG_LEVEL": "3"}, timeout=240)
+    outputs = spawn.run([sys.executable, "-c", program], 2, env=QUIET, timeout=240, preloaded="tensorflow")
     printed = zip(*(text.split("=\n") for text in outputs))
     for (_, expected), texts in zip(blocks, printed):
         lines = [line for text in texts for line in text.splitlines() if re.match(r"\[|\d+ ranks", line)]

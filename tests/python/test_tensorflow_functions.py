@@ -203,7 +203,38 @@ def test_sparse_tensors():
         with pytest.raises(NotImplementedError):
             hvd.allreduce(slices, **wrong)
     with pytest.raises(NotImplementedError, match=r"hvd\.Sum"):
-        hvd.allreduce(tf.IndexedSlices(tf.ones([1, 2], tf.int32), tf.range(1)))
+        hvd.allreduce(tf.IndexedSlices(tf.ones([1, 2], tf.bool), tf.range(1)))
+
+
+@in_one_start(2)
+def test_averages_of_sparse_integers_are_those_of_dense_ones():
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    rank = hvd.rank()
+    for dtype in (tf.int32, tf.int64, tf.uint8):
+        # Place 0 gets 1 + 1 and 3 + 2, place 2 only a row of rank 0, place 1 nothing.
+        rows = tf.constant([[1, 3 - rank]] + [[7, 0]] * (1 - rank), dtype)
+        slices = tf.IndexedSlices(rows, tf.constant([0, 2][: 2 - rank]), tf.constant([3, 2]))
+        for reduce in (hvd.allreduce, tf.function(hvd.allreduce)):
+            found = tf.convert_to_tensor(reduce(slices)).numpy().tolist()
+            assert found == hvd.allreduce(tf.convert_to_tensor(slices)).numpy().tolist() == [[1, 2], [0, 0], [3, 0]]
+
+
+@in_one_start(2)
+def test_broadcast_in_place_gives_the_list_of_variables_also_in_a_graph():
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    for resource in (True, False):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            make = tf.compat.v1.get_variable
+            made = [make(f"v{i}", initializer=[hvd.rank() + 5.0 * i], use_resource=resource) for i in range(2)]
+            first, second = hvd.broadcast_(made, root_rank=1)
+            session.run(tf.compat.v1.global_variables_initializer())
+            assert [one.tolist() for one in session.run([first, second])] == [[1.0], [6.0]]
+            assert [one.tolist() for one in session.run(made)] == [[1.0], [6.0]]
+            session.run(tf.group(*hvd.broadcast_(made, root_rank=0)))
 
 
 @pytest.mark.row("f11")

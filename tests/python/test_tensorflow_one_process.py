@@ -34,9 +34,7 @@ def test_exports(name):
     assert name in dir(hvd)
 
 
-def test_what_is_not_there_yet():
-    with pytest.raises(AttributeError, match="does not exist in this release yet"):
-        hvd.elastic  # noqa: B018
+def test_what_is_not_there():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         hvd.nonsense  # noqa: B018
 
@@ -49,6 +47,26 @@ def test_examples_in_docstrings(module):
     results = doctest.testmod(importlib.import_module("horovod.tensorflow" + module))
     assert results.attempted > 0
     assert results.failed == 0
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(
+    "function",
+    [
+        hvd.allreduce,
+        hvd.allgather,
+        hvd.alltoall,
+        hvd.reducescatter,
+        hvd.allreduce_async,
+        lambda value: hvd.grouped_allreduce([value]),
+        lambda value: hvd.broadcast(value, 0),
+    ],
+)
+def test_tensors_that_consist_of_several_are_refused_in_words(function):
+    with pytest.raises(TypeError, match=r"tf\.RaggedTensor cannot be used here: .*flat_values"):
+        function(tf.ragged.constant([[1.0, 2.0], [3.0]]))
+    with pytest.raises(TypeError, match=r"tf\.SparseTensor cannot be used here: .*indices"):
+        function(tf.sparse.from_dense([[1.0, 0.0]]))
 
 
 @pytest.mark.row("b15", "a17", "g7")
@@ -98,6 +116,38 @@ def test_wrong_arguments():
     slices = tf.IndexedSlices(tf.ones([1, 2]), tf.range(1), tf.constant([2, 2]))
     with pytest.raises(ValueError, match="sparse_as_dense"):
         helper.compute_gradients([slices], [tf.Variable(tf.ones([2, 2]))])
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("dense", [True, False])
+def test_sparse_as_dense_alone(dense):
+    table = tf.Variable(tf.ones([4, 2]))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table, [1, 1]))
+    gradient = hvd.DistributedGradientTape(tape, sparse_as_dense=dense).gradient(loss, table)
+    assert isinstance(gradient, tf.Tensor if dense else tf.IndexedSlices)
+    assert tf.convert_to_tensor(gradient).numpy()[:, 0].tolist() == [0, 2, 0, 0]
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_process_set_that_does_not_exist():
+    x = tf.ones([1])
+    stranger = hvd.ProcessSet([0])
+    stranger.process_set_id = 77
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.range(1), tf.constant([2, 2]))
+    for call in (
+        lambda: hvd.allreduce(x, process_set=stranger),
+        lambda: hvd.allreduce(slices, process_set=stranger),
+        lambda: hvd.grouped_allreduce([x], process_set=stranger),
+        lambda: hvd.allgather(x, process_set=stranger),
+        lambda: hvd.broadcast(x, 0, process_set=stranger),
+        lambda: hvd.alltoall(x, process_set=stranger),
+        lambda: hvd.reducescatter(x, process_set=stranger),
+        lambda: hvd.broadcast_variables([tf.Variable(1.0)], 0, process_set=stranger),
+    ):
+        for run in (call, tf.function(call)):
+            with pytest.raises(ValueError, match="process set 77"):
+                run()
 
 
 @pytest.mark.row("c20")

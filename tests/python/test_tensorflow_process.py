@@ -15,7 +15,7 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 def ranks(number, script, timeout=120):
     command = [sys.executable, "-c", textwrap.dedent(script)]
-    return spawn(command, number, env=QUIET, timeout=timeout)
+    return spawn(command, number, env=QUIET, timeout=timeout, preloaded="tensorflow")
 
 
 def alone(script, **more):
@@ -85,11 +85,11 @@ def test_a_second_copy_of_the_library_registers_nothing_and_breaks_nothing(tmp_p
         import ctypes
         import tensorflow as tf
         import horovod.tensorflow as hvd
+        hvd.init()
         tf.load_op_library({str(copy)!r})
         problem = ctypes.CDLL({str(copy)!r}).hvd_tensorflow_problem
         problem.restype = ctypes.c_char_p
         assert b"another copy is loaded already" in problem(), problem()
-        hvd.init()
         assert hvd.allreduce(tf.ones([2])).numpy().tolist() == [1.0, 1.0]
         """
     )
@@ -98,7 +98,7 @@ def test_a_second_copy_of_the_library_registers_nothing_and_breaks_nothing(tmp_p
 
 def test_a_tensorflow_that_is_too_old_is_named(tmp_path):
     (tmp_path / "tensorflow.py").write_text('__version__ = "2.12.1"\n')
-    done = alone(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import horovod.tensorflow")
+    done = alone(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import horovod.tensorflow as hvd; hvd.init()")
     assert "horovod.tensorflow needs TensorFlow 2.13 or newer, and this is 2.12.1" in done.stderr
 
 
@@ -145,3 +145,18 @@ def test_before_init_after_shutdown_and_in_a_child_calls_say_so():
 def test_import_horovod_does_not_import_tensorflow():
     done = alone("import sys, horovod; assert 'tensorflow' not in sys.modules")
     assert done.returncode == 0, done.stderr
+
+
+def test_completions_can_be_taken_off_the_stack_of_this_tensorflow():
+    """A TensorFlow that fails here is built in a way that is not known: each collective would hold a thread of it."""
+    done = alone(
+        """
+        import tensorflow as tf
+        import horovod.tensorflow as hvd
+        hvd.init()
+        step = tf.function(lambda x: hvd.allreduce(x) + hvd.allreduce(2 * x))
+        assert step(tf.ones([2])).numpy().tolist() == [3.0, 3.0]
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "holds one of its threads" not in done.stderr

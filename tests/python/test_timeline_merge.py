@@ -131,6 +131,21 @@ def test_files_that_are_given_twice(tmp_path):
     assert [path.read_text() for path in paths] == before
 
 
+def test_a_file_that_is_there_is_not_overwritten(tmp_path):
+    # The name of the output was forgotten: the first of the ranks' files stands in its place.
+    paths = [tmp_path / "t.json", tmp_path / "t.1.json"]
+    for rank, path in enumerate(paths):
+        path.write_text(json.dumps(file(rank, tensor(1, "a"), *pair(1, rank, 5))))
+    before = paths[0].read_text()
+    result = run("merge", *paths)
+    assert result.returncode == 2
+    assert "t.json exists already: give the name of a new file first, or --overwrite" in result.stderr
+    assert paths[0].read_text() == before
+    (tmp_path / "old.json").write_text("[]")
+    assert run("merge", "--overwrite", tmp_path / "old.json", *paths).returncode == 0
+    assert len(json.loads((tmp_path / "old.json").read_text())) > 2
+
+
 def test_a_link_is_written_through(tmp_path):
     (tmp_path / "folder").mkdir()
     link = tmp_path / "out.json"

@@ -5,7 +5,10 @@ What must work with every TensorFlow that is supported; run by `make test-versio
 Plain assertions and one process per rank, so that it needs nothing but the wheel and TensorFlow.
 """
 
+import contextlib
+import secrets
 import sys
+import threading
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -95,7 +98,10 @@ def keras_fit():
     tf.random.set_seed(hvd.rank())
     inputs = np.random.default_rng(hvd.rank()).standard_normal((64, 4)).astype("float32")
     model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)])
-    model.compile(loss="mse", optimizer=hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)))
+    optimizer = tf.keras.optimizers.Adam(0.01)
+    hvd.broadcast_variables(optimizer.variables(), root_rank=0)  # as before Keras 3
+    wrapped = hvd.DistributedOptimizer(optimizer)
+    model.compile(loss="mse", optimizer=wrapped, experimental_run_tf_function=False)
     callbacks = [
         hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.keras.callbacks.MetricAverageCallback(),
@@ -157,10 +163,95 @@ def training():
     assert np.allclose(layer.moving_mean, sum(one * (one + 1) for one in range(size)) / rows)
 
 
+def strategies():
+    from horovod.tensorflow.strategy import HorovodStrategy, private
+
+    assert private.missing() == []
+    rank, size = hvd.rank(), hvd.size()
+    strategy = HorovodStrategy()
+    tf.random.set_seed(rank)
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.Input([4]), tf.keras.layers.Dense(1)])
+        model.compile(tf.keras.optimizers.Adam(0.01), "mse")
+        weight, v1 = tf.Variable(rank + 1.0), tf.compat.v1.train.MomentumOptimizer(0.5, 0.9)
+    inputs = np.random.default_rng(0).standard_normal((24, 4)).astype("float32")
+    model.fit(inputs, inputs[:, :1], batch_size=8, verbose=0)
+    same_everywhere(model.get_weights(), "strategy")
+
+    @tf.function
+    def step():
+        strategy.run(lambda: v1.apply_gradients([(tf.constant(rank + 1.0), weight)]))
+
+    step()
+    assert weight.numpy() == 1.0 - 0.5 * size * (size + 1) / 2
+
+
+def estimator():
+    from horovod.tensorflow.estimator import Estimator, EstimatorSpec, RunConfig
+    from horovod.tensorflow.strategy import HorovodStrategy
+
+    v1 = tf.compat.v1
+
+    def model_fn(features, mode):
+        weight = v1.get_variable("weight", initializer=hvd.rank() + 1.0)
+        loss = tf.reduce_mean(weight * features)
+        optimizer = v1.train.GradientDescentOptimizer(0.5)
+        gradients = [gradient for gradient, _ in optimizer.compute_gradients(loss, [weight])]
+        apply = (lambda gradient: optimizer.apply_gradients([(gradient, weight)]), gradients)
+        return EstimatorSpec(mode, loss=loss, host_call=apply)
+
+    made = Estimator(model_fn, config=RunConfig(train_distribute=HorovodStrategy(variables_on_host=True)))
+    for steps in (2, 3):
+        made.train(lambda: tf.data.Dataset.from_tensors([1.0]).repeat(), max_steps=steps)
+        assert made.get_variable_value("weight") == 1.0 - 0.5 * steps
+
+
+def data_service():
+    from horovod.tensorflow.data.compute_service import (
+        ComputeService,
+        TfDataServiceConfig,
+        compute_worker_fn,
+        exactly_once,
+        tf_data_service,
+    )
+
+    rank, size = hvd.rank(), hvd.size()
+    for side in ("compute", "training"):
+        with contextlib.ExitStack() as stack:
+            config = None
+            if rank == 0:  # the ranks of the compute job are threads of this one
+                key = secrets.token_bytes(32)
+                service = stack.enter_context(ComputeService(1, 2, key))
+                config = TfDataServiceConfig(1, 2, side, service.addresses(), key, timeout=120)
+                workers = [threading.Thread(target=compute_worker_fn, args=(config, index, 2)) for index in range(2)]
+                for one in workers:
+                    one.start()
+            config = TfDataServiceConfig.from_dict(hvd.broadcast_object(config and config.to_dict(), name="config"))
+            numbers = tf.data.Dataset.range(50).map(lambda one: 2 * one)
+            if side == "compute":
+                read = sorted(int(one) for one in numbers.send_to_data_service(config, rank, size))
+                once = exactly_once(20, lambda one: one, config, rank, size, batch_size=5)
+                for batch, ids in once:
+                    assert batch.numpy().tolist() == ids.tolist()
+                    once.done(ids)
+                assert sorted(once.marks().tolist()) == list(range(rank, 20, size))
+            else:
+                with tf_data_service(config, rank) as address:
+                    distribute = tf.data.experimental.service.distribute("distributed_epoch", address)
+                    read = sorted(int(one) for one in numbers.apply(distribute))
+            assert read == list(range(0, 100, 2))
+            hvd.allreduce(tf.zeros([1]), name="all have read")
+            if rank == 0:
+                config.compute_client().shutdown()
+                for one in workers:
+                    one.join()
+
+
 def main() -> None:
     """Be a rank."""
     hvd.init()
-    for check in (operations, errors, many_at_once, gradients, training, keras_fit, v1_session):
+    checks = (operations, errors, many_at_once, gradients, training, keras_fit, v1_session, strategies, estimator)
+    for check in (*checks, data_service):
         check()
         if hvd.rank() == 0:
             print(f"TensorFlow {tf.__version__}: {check.__name__} ok", flush=True)

@@ -37,7 +37,7 @@ def unprivileged(*words):
     return launching.run([*prefix, launching.HOROVODRUN, *words], launching.clean_environment())
 
 
-@pytest.mark.parametrize("algorithms", ["", "any:host:fetched=1..", "any:host:fetched=none"])
+@pytest.mark.parametrize("algorithms", ["", "any:shm:cma=1..", "any:shm:cma=none"])
 @pytest.mark.parametrize("when", ["never", "before", "later"])
 def test_a_rank_that_must_not_be_read_is_not(when, algorithms):
     result = unprivileged("-np", "3", "-x", f"HOROVOD_ALGORITHMS={algorithms}", sys.executable, "-c", PROGRAM, when)
