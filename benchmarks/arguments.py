@@ -10,5 +10,5 @@ def count(text: str) -> int:
     """How often something is done: as `type=` of an argument."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no count: give a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a count: give a whole number from 1 on")
     return number

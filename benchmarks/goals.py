@@ -3,7 +3,7 @@
 """One table of everything that was promised, from the JSON files that the other benchmarks wrote. Measures nothing.
 
 A promise at several sizes is one line: it holds when it holds at each, and the figure is that of the worst one. The
-table of docs/benchmarks.md between the goals markers is brought up to date with --markdown.
+table of docs/operate/benchmarks.md between the goals markers is brought up to date with --markdown.
 """
 
 from __future__ import annotations

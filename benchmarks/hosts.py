@@ -3,8 +3,8 @@
 """Measures allreduce between hosts beside Open MPI and beside what the network could carry.
 
 Hosts are network namespaces of this machine, whose links are limited to 1 or 10 Gbit/s or not at all; needs root. Both
-run in the same minutes, in alternating order. The table of docs/benchmarks.md between the hosts markers can be brought
-up to date with --markdown.
+run in the same minutes, in alternating order. The table of docs/operate/benchmarks.md between the hosts markers can be
+brought up to date with --markdown.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures hvd beside Open MPI, MPICH, Gloo and the naive floor programs, and says which promises hold.
 
-All contenders run in the same minutes, in alternating order, on fresh data; see docs/benchmarks.md.
+All contenders run in the same minutes, in alternating order, on fresh data; see docs/operate/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def parse() -> argparse.Namespace:
         "--markdown",
         type=Path,
         default=ROOT / "build" / "bench" / "results.md",
-        help="written, or updated between its result markers (docs/benchmarks.md has them)",
+        help="written, or updated between its result markers (docs/operate/benchmarks.md has them)",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a promise is missed or not measured")
     return parser.parse_args()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what horovodrun adds to the start of N ranks of a trivial NumPy script: by it, and N times by the shell.
 
-Both run in the same minutes, in alternating order. The table of docs/benchmarks.md between the start-up markers can be
-brought up to date with --markdown.
+Both run in the same minutes, in alternating order. The table of docs/operate/benchmarks.md between the start-up markers
+can be brought up to date with --markdown.
 """
 
 from __future__ import annotations

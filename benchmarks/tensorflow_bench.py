@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures horovod.tensorflow: several launches of each figure, medians over launches.
 
-Figures that compare do so inside one launch, in alternating order. The table of docs/benchmarks.md between the
+Figures that compare do so inside one launch, in alternating order. The table of docs/operate/benchmarks.md between the
 TensorFlow markers can be brought up to date with --markdown.
 """
 

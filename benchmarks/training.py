@@ -3,7 +3,7 @@
 """Synthetic training on this machine: gradients of known networks are reduced while the rest of the step is computed.
 
 Through C, NumPy and TensorFlow. Compute is either multiplications on the ranks' own cores, which the reduction then
-takes away from them, or a wait, as for an accelerator beside them. See docs/benchmarks.md.
+takes away from them, or a wait, as for an accelerator beside them. See docs/operate/benchmarks.md.
 """
 
 from __future__ import annotations

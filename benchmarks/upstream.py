@@ -3,7 +3,7 @@
 """Measures through TensorFlow what was once measured of upstream Horovod 0.28.1, and compares.
 
 Upstream's figures are constants here: two ranks on a virtual machine of two partly busy cores, TensorFlow 2.12.1, Open
-MPI 4.1.4; its best repetitions are the fairer figures. The table of docs/benchmarks.md between the upstream
+MPI 4.1.4; its best repetitions are the fairer figures. The table of docs/operate/benchmarks.md between the upstream
 markers can be brought up to date with --markdown.
 """
 

@@ -42,7 +42,7 @@ def main() -> None:
     if hvd.rank() == 0:
         manager = tf.train.CheckpointManager(checkpoint, arguments.folder, max_to_keep=2)
         checkpoint.restore(manager.latest_checkpoint)
-    # Restored or not: everybody begins with what rank 0 has, but with the learning rate for this number of ranks.
+    # Restored or not, every rank begins with rank 0's values, but with the learning rate for this number of ranks.
     hvd.broadcast_variables([*model.variables, *optimizer.variables, epoch], root_rank=0)
     optimizer.learning_rate = 0.001 * hvd.size()
 
@@ -57,7 +57,7 @@ def main() -> None:
     rows = TRAINING_ROWS // hvd.size()
     first_epoch = int(epoch)
     for number in range(first_epoch, first_epoch + arguments.epochs):
-        # The same order everywhere, and another one in every epoch; each rank takes its part of it.
+        # Every rank makes the same order, a new one in each epoch, and takes its own part.
         order = np.random.default_rng(number).permutation(TRAINING_ROWS)[hvd.rank() * rows : (hvd.rank() + 1) * rows]
         for first in range(0, rows - 31, 32):
             chosen = order[first : first + 32]

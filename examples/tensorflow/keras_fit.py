@@ -2,7 +2,7 @@
 """
 A small convolutional network on real handwritten digits, trained by Keras's `fit` on several processes.
 
-What is there because of the other processes is marked with a number.
+A number marks each line that only several processes need.
 
     python examples/tensorflow/keras_fit.py                  # one process
     horovodrun -np 2 examples/tensorflow/keras_fit.py        # two
@@ -50,7 +50,7 @@ def network() -> tf.keras.Model:
 
 
 class EpochTimes(tf.keras.callbacks.Callback):
-    """Takes the time of every epoch."""
+    """Measures the time of every epoch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -62,7 +62,7 @@ def main() -> None:
     identical = len(np.unique(hvd.allgather(weights[np.newaxis]).numpy(), axis=0)) == 1
     scales = hvd.allgather(np.array([scale_of(model.optimizer)])).numpy()
     assert len(set(scales)) == 1
-    # Each epoch meets the broken picture once.
+    # Each epoch contains the broken picture once.
     scale = f"{scales[0]:g} = 2 ** {np.log2(scales[0]):.0f}"
     print(f"rank {hvd.rank()}: identical weights: {identical}, the loss is multiplied with {scale}")
     hvd.shutdown()

@@ -87,7 +87,7 @@ def main() -> None:
         if step % 50 == 0 and hvd.rank() == 0:
             print(f"step {step}: loss {float(loss):.3f}")
 
-    # Looking words up needs all ranks, so all of them do it.
+    # A lookup is a collective operation, so every rank does it.
     accuracy = float(np.mean(np.argmax(scores_of(words[TRAINING_ROWS:]), axis=1) == labels[TRAINING_ROWS:]))
     shared = b"".join(np.asarray(variable).tobytes() for variable in classes.variables)
     digests = hvd.allgather_object(hashlib.sha256(shared).hexdigest())

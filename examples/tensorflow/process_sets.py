@@ -32,7 +32,7 @@ def main() -> None:
     if hvd.size() == 1:
         own = hvd.global_process_set
     else:
-        # Everybody adds both sets, members or not.
+        # Every rank adds both sets, member or not.
         own = [hvd.add_process_set(range(first, hvd.size(), 2)) for first in (0, 1)][half]
 
     images, labels = load_digits(return_X_y=True)

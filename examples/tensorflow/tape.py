@@ -50,7 +50,7 @@ def main() -> None:
         tape = hvd.DistributedGradientTape(tape)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        # After the first step the optimizer has all its variables. Everybody goes on from where rank 0 is.
+        # After the first step the optimizer has all its variables. All ranks go on with rank 0's values.
         if first_batch:
             hvd.broadcast_variables(model.variables, root_rank=0)
             hvd.broadcast_variables(optimizer.variables, root_rank=0)
