@@ -42,6 +42,17 @@ enum class OpKind : int32_t {
   kRemoveProcessSet = 8,
 };
 
+// Whether a value is an operation; values come from peers and callers.
+constexpr bool IsValid(OpKind op) { return op >= OpKind::kAllreduce && op <= OpKind::kRemoveProcessSet; }
+// Whether an operation adds or removes a process set.
+constexpr bool ChangesProcessSets(OpKind op) { return op == OpKind::kAddProcessSet || op == OpKind::kRemoveProcessSet; }
+// Whether all members take part in an operation at the same time: neither a join nor a change of the process sets.
+constexpr bool IsCollective(OpKind op) { return op != OpKind::kJoin && !ChangesProcessSets(op); }
+// Whether an operation has a tensor: every collective but the barrier.
+constexpr bool HasTensor(OpKind op) { return IsCollective(op) && op != OpKind::kBarrier; }
+// Whether an operation combines the elements of the members by a ReduceOp.
+constexpr bool Reduces(OpKind op) { return op == OpKind::kAllreduce || op == OpKind::kReducescatter; }
+
 using Shape = std::vector<int64_t>;
 
 // 0 for a value that is no DType.

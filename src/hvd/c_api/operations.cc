@@ -95,8 +95,8 @@ bool IsPlain(const hvd_request* request, hvd::engine::RequestView* view) {
   if (request->ready_event != nullptr || request->splits != nullptr || request->nsplits != 0) return false;
   if (request->flags < 0 || request->flags > HVD_WIRE_BFLOAT16) return false;
   if (request->ndim < 0 || (request->ndim > 0 && request->shape == nullptr)) return false;
-  if (request->dtype < 0 || request->dtype > HVD_BFLOAT16) return false;
-  if (request->reduce_op < 0 || request->reduce_op > HVD_PRODUCT) return false;
+  if (!IsValid(static_cast<hvd::DType>(request->dtype))) return false;
+  if (!IsValid(static_cast<hvd::ReduceOp>(request->reduce_op))) return false;
   view->prepared = request->prepared;
   if (request->prepared == 0) {
     if (request->name == nullptr) return false;

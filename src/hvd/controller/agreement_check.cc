@@ -51,7 +51,7 @@ bool SameOp(const Signature& a, const Signature& b) { return a.op == b.op && IsA
 
 // "... for ALLREDUCE of tensor 'x' in process set 2."
 std::string Where(const Proposal& p) {
-  if (First(p).op > OpKind::kJoin && !Odd(p, SameOp)) return fmt::format("in {}.", Lower(NameOfOp(First(p))));
+  if (ChangesProcessSets(First(p).op) && !Odd(p, SameOp)) return fmt::format("in {}.", Lower(NameOfOp(First(p))));
   const std::string op = Odd(p, SameOp) ? "" : fmt::format("{} of ", NameOfOp(First(p)));
   return fmt::format("for {}tensor {} in process set {}.", op, Quote(p.name), p.process_set);
 }
@@ -118,14 +118,14 @@ Answer NobodyJoined(const Proposal& p) {
   if (p.joined.empty()) return {};
   const OpKind op = First(p).op;
   const bool no_root = op == OpKind::kBroadcast && std::count(p.joined.begin(), p.joined.end(), First(p).root) > 0;
-  const bool extends = op <= OpKind::kReducescatter && !no_root;  // whether the setting makes it work
+  const bool extends = IsCollective(op) && !no_root;  // whether the setting makes it work
   if (p.join_extended && extends) return {};
   const std::string name = Lower(NameOf(op));
-  std::string title = op > OpKind::kJoin ? name : std::string(1, NameOf(op)[0]) + name.substr(1);
+  std::string title = ChangesProcessSets(op) ? name : std::string(1, NameOf(op)[0]) + name.substr(1);
   std::string advice;
   if (extends) advice = " HOROVOD_JOIN_EXTENDED=1 allows it.";
   if (no_root) advice = fmt::format(" Root rank {} is one of those: choose a root that works on.", First(p).root);
-  if (op > OpKind::kJoin) advice = " Call it before join(), or when join() has returned.";
+  if (ChangesProcessSets(op)) advice = " Call it before join(), or when join() has returned.";
   return fmt::format("{} is not supported with Join at this time: {} {} joined already, {}{}", title,
                      DescribeRanks(p.joined), p.joined.size() == 1 ? "has" : "have", Where(p), advice);
 }

@@ -10,16 +10,12 @@ namespace {
 
 bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-bool Reduces(OpKind op) { return op == OpKind::kAllreduce || op == OpKind::kReducescatter; }
-bool HasShape(OpKind op) { return op <= OpKind::kReducescatter && op != OpKind::kBarrier; }
-bool ChangesSets(OpKind op) { return op == OpKind::kAddProcessSet || op == OpKind::kRemoveProcessSet; }
-
 }  // namespace
 
 bool FirstDimIsFree(OpKind op) { return op == OpKind::kAllgather || op == OpKind::kAlltoall; }
 
 bool Repeats(const Signature& signature) {
-  if (signature.op != OpKind::kAlltoall) return signature.op <= OpKind::kReducescatter;
+  if (signature.op != OpKind::kAlltoall) return IsCollective(signature.op);
   const auto& splits = signature.numbers;
   if (splits.empty() || signature.shape.empty()) return false;
   return std::all_of(splits.begin(), splits.end(), [&](int64_t rows) { return rows == splits[0]; }) &&
@@ -45,8 +41,8 @@ Signature Canonical(Signature signature) {
     signature.postscale = defaults.postscale;
   }
   if (signature.op != OpKind::kBroadcast) signature.root = defaults.root;
-  if (!HasShape(signature.op)) signature.shape.clear();
-  if (!ChangesSets(signature.op)) signature.numbers.clear();
+  if (!HasTensor(signature.op)) signature.shape.clear();
+  if (!ChangesProcessSets(signature.op)) signature.numbers.clear();
   if (FirstDimIsFree(signature.op) && !signature.shape.empty()) signature.shape[0] = 0;
   return signature;
 }
@@ -61,7 +57,7 @@ bool Fits(const Plan& plan, const Signature& signature) {
     return false;
   }
   if (a.op == OpKind::kBroadcast && a.root != b.root) return false;
-  if (!HasShape(a.op)) return true;
+  if (!HasTensor(a.op)) return true;
   if (a.op == OpKind::kAlltoall && !Repeats(b)) return false;
   if (a.shape.size() != b.shape.size()) return false;
   const size_t from = FirstDimIsFree(a.op) && !a.shape.empty() ? 1 : 0;

@@ -58,7 +58,7 @@ Status Registry::Insert(Operation* op) {
   Names& names = names_[op->set];
   auto found = names.find(std::string_view(op->request.name));
   if (found != names.end() && found->second->in_flight != nullptr) {
-    if (op->request.signature.op > OpKind::kJoin) {
+    if (ChangesProcessSets(op->request.signature.op)) {
       return Fail(
           Code::kInvalidArgument,
           "an earlier {} of this rank timed out and is not over: it ends when all ranks have made that call, and "

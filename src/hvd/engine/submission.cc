@@ -141,7 +141,7 @@ Status Validate(const SetTable& sets, Rank rank, const ProcessSet* set, const Su
   const wire::Signature& signature = submission.request.signature;
   const std::string& name = submission.request.name;
   const std::string_view title = Title(signature.op);
-  if (signature.op == OpKind::kBarrier || signature.op >= OpKind::kJoin) return {};
+  if (!HasTensor(signature.op)) return {};
   if (signature.op == OpKind::kAlltoall) {
     HVD_RETURN_IF_ERROR(CheckSplits(signature, name, set->size()));
   }

@@ -26,7 +26,7 @@ inline constexpr std::array<std::string_view, 9> kCountedKinds{
 // Index into kCountedKinds.
 constexpr size_t CountedKind(OpKind op, ReduceOp reduce) {
   if (op == OpKind::kAllreduce && reduce == ReduceOp::kAdasum) return 7;
-  return op > OpKind::kJoin ? 8 : static_cast<size_t>(op);
+  return ChangesProcessSets(op) ? 8 : static_cast<size_t>(op);
 }
 
 // A number as it is now. Thread safety: as MonotonicCounter, with Set in the place of Add.

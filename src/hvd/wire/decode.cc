@@ -238,7 +238,7 @@ class Decoder {
     out.set = in->set();
     out.op = static_cast<OpKind>(in->op());
     out.ago_ms = in->ago_ms();
-    if (out.op < OpKind::kAllreduce || out.op > OpKind::kRemoveProcessSet) return Bad("unknown operation");
+    if (!IsValid(out.op)) return Bad("unknown operation");
     HVD_ASSIGN_OR_RETURN(out.name, Text(in->name(), StatusReply::kMaxShownName));
     return out;
   }

@@ -6,7 +6,6 @@
 namespace hvd::wire {
 namespace {
 
-bool IsValid(OpKind op) { return op >= OpKind::kAllreduce && op <= OpKind::kRemoveProcessSet; }
 bool IsValid(Device device) { return device == Device::kCpu || device == Device::kCuda; }
 
 Status CheckShape(const Shape& shape, DType dtype) {

@@ -87,7 +87,7 @@ void ProcessSet::PrepareWork(Operation* op) {
   if (signature.reduce_op == ReduceOp::kAverage) work.scale.post /= size();
   work.root = signature.op == OpKind::kBroadcast ? MemberOf(signature.root) : -1;
   work.direct = op->deadline == Time::max();
-  if (signature.op <= OpKind::kReducescatter && signature.op != OpKind::kBarrier) {
+  if (HasTensor(signature.op)) {
     std::byte* out = SizesResult(signature.op) ? nullptr : op->output;
     const DType memory_type = op->memory_type.value_or(signature.dtype);
     const size_t bytes = op->input_bytes / SizeOf(memory_type) * SizeOf(signature.dtype);
@@ -98,7 +98,7 @@ void ProcessSet::PrepareWork(Operation* op) {
 void ProcessSet::FinishAlone(Operation* op) {
   const controller::Signature& signature = op->request.signature;
   if (signature.op == OpKind::kJoin) op->number = options_.ranks[0];
-  if (signature.op > OpKind::kJoin) return Finish(op, options_.host->ApplySetChange(op));
+  if (ChangesProcessSets(signature.op)) return Finish(op, options_.host->ApplySetChange(op));
   if (SizesResult(signature.op)) {
     if (signature.shape.empty()) {
       return Finish(op, {Code::kFailedPrecondition,

@@ -200,7 +200,7 @@ void ProcessSet::Execute(const LogEntry& entry) {
     counters.fusion_tensors.Add(running.ops.size());
     counters.fusion_bytes.Add(running.fused->payload.bytes());
   }
-  if (running.ops[0]->work.op > OpKind::kJoin) {
+  if (ChangesProcessSets(running.ops[0]->work.op)) {
     return Finish(running.ops[0], options_.host->ApplySetChange(running.ops[0]));
   }
   running.position = next_log_start_;

@@ -43,9 +43,6 @@ std::string Lower(std::string_view word) {
 
 std::string OnSet(int set) { return set == 0 ? std::string() : fmt::format(" on process set {}", set); }
 
-bool HasData(OpKind op) { return op <= OpKind::kReducescatter && op != OpKind::kBarrier; }
-bool Reduces(OpKind op) { return op == OpKind::kAllreduce || op == OpKind::kReducescatter; }
-
 // The set that a removal is about.
 int RemovedSet(const wire::Waiting& removal) {
   const std::vector<int64_t>& numbers = removal.request.signature.numbers;
@@ -65,7 +62,7 @@ std::string Title(const wire::Waiting& waiting) {
 std::string InFull(const wire::Waiting& waiting) {
   const Signature& signature = waiting.request.signature;
   std::string text = Title(waiting);
-  if (!HasData(signature.op)) return text;
+  if (!HasTensor(signature.op)) return text;
   fmt::format_to(std::back_inserter(text), " ({} {}", NameOf(signature.dtype), ToString(signature.shape));
   if (Reduces(signature.op)) fmt::format_to(std::back_inserter(text), ", {}", NameOf(signature.reduce_op));
   if (signature.op == OpKind::kBroadcast) fmt::format_to(std::back_inserter(text), ", root {}", signature.root);
@@ -100,7 +97,7 @@ std::vector<std::string_view> Differences(const wire::Waiting& a, const wire::Wa
   if (a.set != b.set) differences.push_back("process set");
   if (UsersName(a) != UsersName(b)) differences.push_back("name");
   if (x.op != y.op) differences.push_back("operation");
-  if (!HasData(x.op) || !HasData(y.op)) return differences;
+  if (!HasTensor(x.op) || !HasTensor(y.op)) return differences;
   if (x.dtype != y.dtype) differences.push_back("type");
   if (x.shape != y.shape) differences.push_back("shape");
   if (Reduces(x.op) && Reduces(y.op) && x.reduce_op != y.reduce_op) differences.push_back("reduction");
