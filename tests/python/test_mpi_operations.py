@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 
@@ -24,7 +25,11 @@ def test_operations(mpi):
 
 
 @starters.both_mpis
-def test_every_type_and_reduction(mpi):
+def test_every_type_and_reduction(mpi, tmp_path):
     """Sums of f16 and bf16 are rounded once; NaN goes through min and max; many sizes, also above one round."""
-    result = starters.mpirun(mpi, 2, str(HERE / "mpi_types.py"), **CARRIED)
+    timeline = tmp_path / "timeline.json"
+    result = starters.mpirun(mpi, 2, str(HERE / "mpi_types.py"), HOROVOD_TIMELINE=str(timeline), **CARRIED)
     assert result.returncode == 0, result.stdout + result.stderr
+    names = {event.get("name") for event in json.loads(timeline.read_text())}
+    assert "MPI_ALLREDUCE" in names
+    assert not {name for name in names if name and name.startswith(("SHM_", "TCP_"))}

@@ -38,6 +38,23 @@ struct Work {
   bool alone = false;  // nothing else of this rank waits for it
 };
 
+// What a timeline calls the movement of data. Names are those of Horovod's timelines, behind the transport's.
+struct ActivityNames {
+  const char* allreduce;
+  const char* adasum;
+  const char* allgather;
+  const char* broadcast;
+  const char* alltoall;
+  const char* reducescatter;
+};
+
+inline constexpr ActivityNames kShmActivities{"SHM_ALLREDUCE", "SHM_ADASUM_ALLREDUCE", "SHM_ALLGATHER",
+                                              "SHM_BCAST",     "SHM_ALLTOALL",         "SHM_REDUCESCATTER"};
+inline constexpr ActivityNames kTcpActivities{"TCP_ALLREDUCE", "TCP_ADASUM_ALLREDUCE", "TCP_ALLGATHER",
+                                              "TCP_BCAST",     "TCP_ALLTOALL",         "TCP_REDUCESCATTER"};
+inline constexpr ActivityNames kMpiActivities{"MPI_ALLREDUCE", "MPI_ADASUM_ALLREDUCE", "MPI_ALLGATHER",
+                                              "MPI_BCAST",     "MPI_ALLTOALL",         "MPI_REDUCESCATTER"};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -47,6 +64,8 @@ class Communicator {
   // From position `from` on, which nobody has started yet, the sizes of this table count; all members say so for the
   // same position. Below `oldest` everything is over.
   virtual void Retune(uint64_t /*from*/, uint64_t /*oldest*/, const algorithms::Table& /*table*/) {}
+  // The names of its activities in a timeline.
+  virtual const ActivityNames& activities() const = 0;
   // Whether something that was started moves only when it is stepped, because nothing announces that it could.
   virtual bool polled() const { return false; }
 };

@@ -12,23 +12,21 @@ namespace {
 // Clocks of two cores may differ by a little.
 uint64_t Span(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
 
-// The activity in which data moves; nullptr: none does.
-const char* WayOf(const Operation& op) {
-  const bool memory = op.set->by_memory();
+// The activity in which data moves; nullptr if none does.
+const char* MovementOf(const Operation& op) {
+  const comm::ActivityNames* names = op.set->activities();
+  if (names == nullptr) return nullptr;
   switch (op.request.signature.op) {
     case OpKind::kAllreduce:
-      if (op.request.signature.reduce_op == ReduceOp::kAdasum) {
-        return memory ? "SHM_ADASUM_ALLREDUCE" : "TCP_ADASUM_ALLREDUCE";
-      }
-      return memory ? "SHM_ALLREDUCE" : "TCP_ALLREDUCE";
+      return op.request.signature.reduce_op == ReduceOp::kAdasum ? names->adasum : names->allreduce;
     case OpKind::kAllgather:
-      return memory ? "SHM_ALLGATHER" : "TCP_ALLGATHER";
+      return names->allgather;
     case OpKind::kBroadcast:
-      return memory ? "SHM_BCAST" : "TCP_BCAST";
+      return names->broadcast;
     case OpKind::kAlltoall:
-      return memory ? "SHM_ALLTOALL" : "TCP_ALLTOALL";
+      return names->alltoall;
     case OpKind::kReducescatter:
-      return memory ? "SHM_REDUCESCATTER" : "TCP_REDUCESCATTER";
+      return names->reducescatter;
     default:
       return nullptr;
   }
@@ -127,7 +125,7 @@ void Recorder::Draw(const Operation& op, bool agreed) {
   if (op.running != Time{}) {
     const char* wait = SizesResult(signature.op) ? "ALLOCATE_OUTPUT" : "QUEUE";
     if (op.running > op.agreed) timeline_.Activity(set, name, wait, op.agreed, op.running);
-    if (const char* way = WayOf(op)) timeline_.Activity(set, name, way, op.running, now);
+    if (const char* moved = MovementOf(op)) timeline_.Activity(set, name, moved, op.running, now);
   }
   timeline_.Executed(set, name, signature.op, op.agreed, now, signature.dtype, op.output_shape);
 }

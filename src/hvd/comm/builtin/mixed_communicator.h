@@ -32,6 +32,7 @@ class MixedCommunicator final : public Communicator {
 
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
   void Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) override;
+  const ActivityNames& activities() const override { return kTcpActivities; }
 
   // Whether the members sum on each host. kWaiting: some have not told yet; kFailed: see agreement_error().
   collective::Progress Agree();

@@ -26,6 +26,7 @@ class PairCommunicator final : public Communicator {
   PairCommunicator(PairOptions options, const algorithms::Table& table);
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
   void Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) override;
+  const ActivityNames& activities() const override { return kTcpActivities; }
 
   // The first of the four lanes of a position, and a link to all members on them.
   transport::Lane LaneAt(uint64_t position) const;

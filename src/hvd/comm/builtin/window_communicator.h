@@ -56,6 +56,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
 
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
   void Retune(uint64_t from, uint64_t oldest, const algorithms::Table& table) override;
+  const ActivityNames& activities() const override { return kShmActivities; }
   // As Retune, with these. Staging areas stay as large as they are, so of larger chunks there are fewer in one. None is
   // larger than a staging area.
   void Recut(uint64_t from, size_t chunk_bytes, const LocationRules& locations);

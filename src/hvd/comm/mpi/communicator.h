@@ -26,6 +26,7 @@ class Communicator final : public comm::Communicator {
  public:
   explicit Communicator(Options options) : options_(std::move(options)) {}
   std::unique_ptr<collective::Machine> Start(uint64_t position, const Work* work) override;
+  const ActivityNames& activities() const override { return kMpiActivities; }
   bool polled() const override { return running_ > 0; }
 
   // For its machines.

@@ -98,6 +98,11 @@ class ProcessSet {
   bool relays_marks() const { return options_.messages != nullptr && options_.messages->relays_marks(); }
   // Whether its data moves through shared memory.
   bool by_memory() const { return options_.announce != nullptr; }
+  // The names of its activities in a timeline; nullptr for a set of one member, which moves no data.
+  const comm::ActivityNames* activities() const {
+    if (by_memory()) return &options_.announce->activities();
+    return options_.log != nullptr ? &options_.log->activities() : nullptr;
+  }
   // Whether what is submitted now is agreed on by announcement there, if its plan is known.
   bool announces_in_memory() const { return epoch_.announcing && by_memory(); }
   // Whether something runs that must be looked at again and again.
