@@ -2,8 +2,8 @@
 """
 Checks that src/hvd keeps the shape written in tools/layers.toml.
 
-Includes go down the ladder only, implementation folders are included by nobody but their layer and the engine, the
-environment is read in one file, and long files say why they are long.
+Includes and namespaces go down the ladder only, implementation folders are included by nobody but their layer and the
+engine, the environment is read in one file, and long files say why they are long.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]hvd/([^">]+)[">]')
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|(?<!/)\benviron\b")
+# A namespace in code, such as `controller::` or `hvd::controller::`; not the end of a longer name.
+NAMESPACE = re.compile(r"(?<![\w:.>])(?:hvd::)?(\w+)::")
+TEXT = re.compile(r'"(?:\\.|[^"\\])*"')
 SUFFIXES = {".h", ".hpp", ".cc", ".c", ".inc"}
 
 
@@ -41,6 +44,15 @@ def check_include(table: dict, layer: str, target: str) -> str | None:
     return None
 
 
+def check_namespaces(table: dict, layer: str, code: str) -> list[str]:
+    """Return what is wrong with a line of `layer`: a header of one layer can hand out names of a layer below it."""
+    if layer == "" or INCLUDE.match(code):
+        return []
+    named = {name for name in NAMESPACE.findall(TEXT.sub("", code)) if name in table["layers"]}
+    allowed = {layer, *table["layers"][layer]}
+    return [f"uses {name}::, which {layer} may not" for name in sorted(named - allowed)]
+
+
 def check_file(table: dict, path: pathlib.Path, source: pathlib.Path) -> list[str]:
     """Return everything wrong with one file."""
     relative = path.relative_to(source)
@@ -55,6 +67,7 @@ def check_file(table: dict, path: pathlib.Path, source: pathlib.Path) -> list[st
         if problem:
             problems.append(f"{relative}:{number}: {problem}")
         code = line.split("//")[0]
+        problems += [f"{relative}:{number}: {wrong}" for wrong in check_namespaces(table, layer, code)]
         if GETENV.search(code) and relative.as_posix() not in table["getenv"]["allowed"]:
             allowed = ", ".join(table["getenv"]["allowed"])
             problems.append(f"{relative}:{number}: reads the environment; only {allowed} may")

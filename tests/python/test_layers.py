@@ -30,6 +30,8 @@ def test_the_project_keeps_its_own_rules():
         ("engine/a.cc", TAG + "\n" * 400, "401 lines"),
         ("engine/a.cc", "int x;\n", "SPDX"),
         ("odd/a.cc", TAG, "not in tools/layers.toml"),
+        ("loop/a.cc", TAG + "int x = hvd::wire::kMaxDims;\n", "uses wire::, which loop may not"),
+        ("jax/a.cc", TAG + "engine::Engine* made;\n", "uses engine::, which jax may not"),
     ],
 )
 def test_finds(tmp_path, name, text, expected):
@@ -47,6 +49,8 @@ def test_finds(tmp_path, name, text, expected):
         ("c_api/a.cc", TAG + '#include "hvd/hvd.h"\n'),
         ("engine/a.cc", TAG + "// Long because: it is a table.\n" + "\n" * 500),
         ("engine/b.cc", TAG + "// getenv() is not called here\n"),
+        ("loop/b.cc", TAG + 'Say("wire::Text");  // as wire::Text\n'),
+        ("loop/c.cc", TAG + "int x = other::wire::kMaxDims;\n"),
     ],
 )
 def test_accepts(tmp_path, name, text):
