@@ -228,9 +228,11 @@ def test_functional_and_compiled():
 
 
 def test_known_without_an_import():
+    # Both ranks write to one pipe, and print() may write a line in parts.
     program = (
-        "import torch, torch.distributed as dist; dist.init_process_group('hvd'); x = torch.ones(2); "
-        "dist.all_reduce(x); print(x.tolist(), dist.get_backend()); dist.destroy_process_group()"
+        "import os, torch, torch.distributed as dist; dist.init_process_group('hvd'); x = torch.ones(2); "
+        "dist.all_reduce(x); os.write(1, f'{x.tolist()} {dist.get_backend()}\\n'.encode()); "
+        "dist.destroy_process_group()"
     )
     torchrun = pathlib.Path(sys.executable).parent / "torchrun"
     command = [torchrun, "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", program]
