@@ -34,6 +34,10 @@ _PROGRAMS = {
     "flatc": ("flatbuffers-compiler", "flatbuffers-compiler"),
 }
 _COMPILER = ("g++", "gcc-c++")
+_NEWER_COMPILER = (
+    "name a compiler that does in CXX, such as g++ 12 or newer (`dnf install gcc-toolset-12` on Red Hat), "
+    "or install a wheel of hvd, which needs none."
+)
 _HEADERS = {
     "tl/expected.hpp": ("libexpected-dev", "expected-devel"),
     "flatbuffers/flatbuffers.h": ("libflatbuffers-dev", "flatbuffers-devel"),
@@ -53,8 +57,11 @@ def missing() -> list[tuple[str, str]]:
         return [_COMPILER, *found, *_HEADERS.values()]
     probe = "".join(f"#if !__has_include(<{name}>)\nlacks {name}\n#endif\n" for name in _HEADERS)
     command = [compiler, "-x", "c++", "-std=c++20", "-E", "-P", "-"]
-    said = subprocess.run(command, input=probe, capture_output=True, text=True, check=False).stdout
-    lacking = {line.split()[1] for line in said.splitlines() if line.startswith("lacks ")}
+    done = subprocess.run(command, input=probe, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        sys.exit(f"hvd cannot be built, because {compiler} does not compile C++20 ({reason}): {_NEWER_COMPILER}")
+    lacking = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("lacks ")}
     return [*found, *(packages for name, packages in _HEADERS.items() if name in lacking)]
 
 

@@ -38,6 +38,7 @@ def test_the_dockerfile_copies_what_make_wheel_makes():
     text = (PACKAGING / "Dockerfile").read_text()
     copied = set(re.findall(r"dist/(\S+)", text))
     assert copied == {WHEEL, f"horovod-{horovod.__version__}-py3-none-any.whl", "SHA256SUMS"}
+    assert (ROOT / ".dockerignore").read_text().splitlines()[1:] == ["*", "!dist/SHA256SUMS", "!dist/*.whl"]
 
 
 def test_conda():
@@ -127,6 +128,15 @@ def test_pip_without_compiler_and_headers_says_which_packages(tmp_path):
     assert "hvd cannot be built, because packages are missing: run `apt-get install g++ cmake " in said
     assert "or `dnf install gcc-c++ cmake " in said
     assert "Traceback" not in said
+
+
+def test_a_compiler_without_cxx20_is_refused_with_its_own_words(tmp_path, monkeypatch):
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\necho \"c++: error: unrecognized option '-std=c++20'\" >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(SystemExit, match=r"does not compile C\+\+20 \(c\+\+: error: unrecognized option"):
+        build_backend.missing()
 
 
 def test_the_packages_that_pip_names_are_those_of_setup():
