@@ -2,6 +2,7 @@
 """
 Takes screenshots of pages of the website with headless Chromium.
 
+    tools/setup.sh packages tools/debian-packages-screenshots.txt
     make docs && .venv/bin/python tools/screenshots.py FOLDER [PAGE...]
 
 A page may have a search: index.html?q=gpu shows what the website finds.
@@ -19,6 +20,7 @@ import threading
 import time
 
 SITE = pathlib.Path(__file__).resolve().parent.parent / "build" / "site"
+INSTALL = "tools/setup.sh packages tools/debian-packages-screenshots.txt"
 SECONDS_TO_SEARCH = 5
 PAGES = [
     "index.html",
@@ -59,7 +61,7 @@ def main(words: list[str]) -> int:
     """Write a picture of each page into the folder."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not words or chromium is None or not SITE.exists():
-        print(__doc__ if chromium else "screenshots: install Chromium first: apt-get install chromium", file=sys.stderr)
+        print(__doc__ if chromium else f"screenshots: install Chromium first: {INSTALL}", file=sys.stderr)
         return 2
     folder = pathlib.Path(words[0])
     folder.mkdir(parents=True, exist_ok=True)

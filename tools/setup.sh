@@ -10,30 +10,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-say() { printf 'setup: %s\n' "$*"; }
-die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+program=setup
+. tools/step.sh
 # A stamp holds the hash of the inputs that made it.
 stamp_of() { cat "build/stamps/$1" 2>/dev/null || true; }
 write_stamp() { mkdir -p build/stamps; printf '%s\n' "$2" > "build/stamps/$1"; }
-
-# Runs a command with its output in build/setup.log. Every five seconds a line says how long it has run and what it printed
-# last; if it fails, everything that it printed follows.
-step() {
-  local what=$1 log=build/setup.log start=$SECONDS runner last
-  shift
-  say "$what"
-  "$@" > "$log" 2>&1 &
-  runner=$!
-  while kill -0 "$runner" 2> /dev/null; do
-    (((SECONDS - start) % 5 == 4)) && {
-      # The state of a build is in ninja's last line that begins with [n/m].
-      last=$(tail -c 4000 "$log" | tr '\r' '\n' | awk '/^\[[0-9]+\// {step = $0} {last = $0} END {print step ? step : last}')
-      printf 'setup:   %3d s  %s\n' "$((SECONDS - start))" "${last:0:100}"
-    }
-    sleep 1
-  done
-  wait "$runner" || { cat "$log" >&2; die "$what: failed"; }
-}
 
 packages() {
   local wanted missing=()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -18,13 +19,16 @@ PLANNED = {
     "lint": 10,
     "C++ tests": 180,
     "Python tests": 420,
+    "suite: torch": 120,
+    "suite: torch_trainers": 90,
+    "suite: jax": 120,
     "suite: spark": 180,
     "suite: ray": 90,
-    "suite: torch": 120,
-    "suite: jax": 120,
-    "suite: wheel": 90,
     "suite: docs": 90,
+    "suite: versions": 60,
+    "suite: wheel": 90,
     "chaos": 200,
+    "chaos: many ranks": 60,
     "ASan: build": 240,
     "ASan: tests": 240,
     "TSan: build": 150,
@@ -34,10 +38,25 @@ PLANNED = {
 }
 
 
-def parts(path: pathlib.Path) -> list[tuple[str, float]]:
-    """Return names and seconds that tools/timed noted, in the order of their ends."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [(name, float(seconds)) for name, seconds in (line.split("\t") for line in lines)]
+@dataclasses.dataclass
+class Part:
+    """What tools/timed noted of a part, in seconds; start counts from the epoch, busy is the time of processors."""
+
+    name: str
+    start: float
+    seconds: float = 0
+    busy: float = 0
+
+
+def parts(path: pathlib.Path) -> list[Part]:
+    """Return the parts in the order of their first ends; one that ran several times has the sum."""
+    found: dict[str, Part] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        name, start, seconds, user, system = line.split("\t")
+        part = found.setdefault(name, Part(name, float(start)))
+        part.seconds += float(seconds)
+        part.busy += float(user) + float(system)
+    return list(found.values())
 
 
 def tests(path: pathlib.Path) -> list[tuple[str, float]]:
@@ -54,15 +73,17 @@ def _name(case: ElementTree.Element) -> str:
     return name if module == name else f"{module.rsplit('.', 1)[-1]}::{name}"
 
 
-def table(measured: list[tuple[str, float]]) -> list[str]:
-    """Return the lines of the table of parts."""
-    lines = [f"{'part':<24}{'seconds':>9}{'planned':>9}"]
-    for name, seconds in measured:
-        planned = PLANNED.get(name)
-        mark = "  over" if planned and seconds > planned * 4 / 3 else ""
-        lines.append(f"{name:<24}{seconds:>9.0f}{planned or '':>9}{mark}")
-    lines.append(f"{'all':<24}{sum(seconds for _, seconds in measured):>9.0f}")
-    return lines
+def table(measured: list[Part]) -> list[str]:
+    """Return the lines of the table of parts. Parts that ran side by side count once in its last line."""
+    lines = [f"{'part':<24}{'seconds':>9}{'planned':>9}{'cores':>7}"]
+    for part in measured:
+        planned = PLANNED.get(part.name)
+        mark = "  over" if planned and part.seconds > planned * 4 / 3 else ""
+        cores = part.busy / part.seconds if part.seconds else 0
+        lines.append(f"{part.name:<24}{part.seconds:>9.0f}{planned or '':>9}{cores:>7.1f}{mark}")
+    ends = [part.start + part.seconds for part in measured]
+    elapsed = max(ends) - min(part.start for part in measured) if measured else 0
+    return [*lines, f"{'from start to end':<24}{elapsed:>9.0f}"]
 
 
 def slowest(measured: list[tuple[str, float]]) -> list[str]:
