@@ -3,7 +3,7 @@
 PYTHON_VENV := .venv/bin/python
 CXX_FILES = $(shell find src include tests tools benchmarks examples -name '*.h' -o -name '*.cc' -o -name '*.hpp' -o -name '*.c')
 
-.PHONY: help setup build demo wheel test clear-times test-cpp test-python test-versions campaign campaign-operations test-heap bench bench-hosts lint lint-only format docs clean
+.PHONY: help setup build demo wheel test clear-times test-cpp test-python test-wheel test-versions campaign campaign-operations test-heap bench bench-hosts lint lint-only format docs clean
 
 help:
 	@echo 'make setup   install missing packages, make .venv, build, install the package into .venv'
@@ -11,6 +11,7 @@ help:
 	@echo 'make wheel   dist/: the wheel for clusters, its debug information, checksums'
 	@echo 'make test    lint and all tests of the release build'
 	@echo 'make suite-NAME   the tests of tests/NAME alone, such as make suite-security'
+	@echo 'make test-wheel   the tests of TensorFlow and Keras against the wheel that make wheel makes'
 	@echo 'make test-versions   the same wheel with older releases of TensorFlow'
 	@echo 'make campaign   2000 faults of all kinds, FAULTS=n SEED=s for others; needs root'
 	@echo 'make campaign-operations   100000 random operations on 2, 3, 4 and 8 ranks, equal bit by bit'
@@ -81,6 +82,9 @@ campaign-operations: setup
 test-heap: setup
 	@export LD_PRELOAD=$$($(PYTHON_VENV) -m horovod.heap) && $(PYTHON_VENV) -m pytest && \
 	  $(PYTHON_VENV) -m horovod.chaos --faults 200 --seed $(SEED)
+
+test-wheel: setup wheel
+	@tools/test_wheel.sh
 
 test-versions: setup
 	@tests/versions/run.sh

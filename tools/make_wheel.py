@@ -23,7 +23,7 @@ DIST = ROOT / "dist"
 WORK = ROOT / "build" / "dist"
 NEWEST_GLIBC = 28
 PLATFORM = f"manylinux_2_{NEWEST_GLIBC}_x86_64"
-MOST_BYTES = 8_000_000
+MOST_BYTES = 7_500_000
 
 # pip removes an older distribution of this name when it installs this one. It must not require hvd: pip installs what
 # is required first, and the removal of the older one would then take files of hvd that have the same names.
