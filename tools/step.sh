@@ -17,7 +17,7 @@ step() {
   while kill -0 "$runner" 2> /dev/null; do
     if ((SECONDS - start >= next)); then
       # The state of a build is in ninja's last line that begins with [n/m].
-      last=$(tail -c 4000 "$log" | tr '\r' '\n' | awk '/^\[[0-9]+\// {step = $0} {last = $0} END {print step ? step : last}')
+      last=$(tail -c 4000 "$log" | tr '\r' '\n' | awk '/^\[[0-9]+\// {step = $0} NF {last = $0} END {print step ? step : last}')
       printf '%s:   %3d s  %s\n' "$program" "$((SECONDS - start))" "${last:0:100}"
       next=$((SECONDS - start + 5))
     fi
