@@ -11,9 +11,11 @@ import json
 import pathlib
 import subprocess
 import sys
+import textwrap
 
 from horovod.runner.program import find_horovodrun
 
+WIDTH = 120
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reference" / "horovodrun.md"
 HEADER = """# horovodrun
 
@@ -60,7 +62,8 @@ def _entry(flag: dict) -> str:
     if names[1:]:
         said.append(f"Also {', '.join(f'`{name}`' for name in names[1:])}.")
     value = f" {flag['value']}" if flag["value"] else ""
-    return f"### `{names[0]}{value}`\n\n{' '.join(filter(None, said))}\n\n"
+    words = textwrap.fill(" ".join(filter(None, said)), WIDTH, break_long_words=False, break_on_hyphens=False)
+    return f"### `{names[0]}{value}`\n\n{words}\n\n"
 
 
 def text() -> str:
