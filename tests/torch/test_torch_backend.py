@@ -159,6 +159,38 @@ def reference():
     return model
 
 
+@together()
+def test_calls_in_flight():
+    import torch
+
+    dist = start()
+    rank = dist.get_rank()
+    tensors = [torch.full((4,), float(number + rank)) for number in range(50)]
+    if rank == 1:
+        dist.barrier()  # rank 0 has made all of its calls by then
+    works = [dist.all_reduce(one, async_op=True) for one in tensors]
+    if rank == 0:
+        dist.barrier()
+    for work in reversed(works):
+        work.wait()
+    assert [one[0].item() for one in tensors] == [2 * number + 1 for number in range(50)]
+    dist.all_reduce_coalesced(tensors)
+    assert [one[3].item() for one in tensors] == [4 * number + 2 for number in range(50)]
+    # A call that is waited for does not wait for those that were made before.
+    if rank == 0:
+        found = torch.zeros(2)
+        late = dist.irecv(found, src=1)
+        dist.all_reduce(torch.ones(3), async_op=True).wait()
+        dist.send(torch.ones(2), dst=1)
+        late.wait()
+        assert found.tolist() == [2, 2]
+    else:
+        dist.all_reduce(torch.ones(3))
+        dist.recv(torch.zeros(2), src=0)
+        dist.send(torch.full((2,), 2.0), dst=0)
+    dist.destroy_process_group()
+
+
 @pytest.mark.row("p19")
 @together()
 def test_ddp():

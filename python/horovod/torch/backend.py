@@ -25,9 +25,10 @@ from horovod.common.exceptions import HorovodInternalError, HorovodUnsupportedEr
 from horovod.common.operation import Operation
 from horovod.torch.adapter import as_input, dtype_code, place, wrap
 from horovod.torch.compiling import eager
-from horovod.torch.group_engine import Engine
+from horovod.torch.futures import Call
+from horovod.torch.group_engine import Engine, Flight
 
-_TURNS = 16  # calls of one kind that may be in flight
+_TURNS = 16  # names of calls of one kind; when all are in flight, the next call starts when the first is over
 _REDUCTIONS = {
     "SUM": abi.SUM,
     "AVG": abi.AVERAGE,
@@ -40,11 +41,13 @@ _REDUCTIONS = {
 class Work(_Work):
     """A call of a process group. Unlike a work that PyTorch makes of a future, it raises the error when waited for."""
 
-    def __init__(self, future: torch.futures.Future) -> None:
+    def __init__(self, future: torch.futures.Future, call: Call | None = None) -> None:
         super().__init__()
-        self._future = future
+        self._future, self._call = future, call
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
+        if self._call is not None:
+            self._call.complete()
         self._future.wait()
         return True
 
@@ -55,7 +58,8 @@ class Work(_Work):
         return self._future
 
     def result(self) -> Any:
-        return self._future.wait()
+        self.wait()
+        return self._future.value()
 
 
 class ProcessGroupHvd(dist.ProcessGroup):
@@ -121,18 +125,20 @@ class ProcessGroupHvd(dist.ProcessGroup):
             done: torch.futures.Future = torch.futures.Future()
             done.set_result(value)
             return Work(done)
-        handles: list[int] = []
+        flights: list[Flight] = []
 
         def wait() -> Any:
-            found = [engine.wait(one, operation.target is None) for one, operation in zip(handles, operations)]
-            return finish(found)
+            for one in flights:  # all, because those in flight use the memory
+                one.end()
+            return finish([one.result() for one in flights])
 
         try:
-            handles += map(engine.submit, operations)
+            flights += map(engine.start, operations)
         except BaseException:
-            engine.waiter.future(wait, keep)  # those that have started keep their memory
+            engine.waiter.call(wait, keep)  # those that have started keep their memory
             raise
-        return Work(engine.waiter.future(wait, keep))
+        call = engine.waiter.call(wait, keep)
+        return Work(call.future, call)
 
     def _operation(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import socket
+import threading
 import weakref
 from typing import Any
 
@@ -17,6 +18,44 @@ from horovod.torch.futures import Waiter
 
 _SLICE_S = 0.25  # a wait inside the library does not see Ctrl-C
 _PAIRS_UP_TO = 16  # ranks of a group that can send to each other
+
+
+class Flight:
+    """
+    An operation of a group. A name is in flight once, so this one starts when the one before it of its name is over.
+
+    Thread safety: `end` from any thread, the rest for the one that makes it.
+    """
+
+    def __init__(self, engine: Engine, operation: Operation, before: Flight | None) -> None:
+        self.over = False
+        self._engine, self._operation = engine, operation
+        self._before = before if before is not None and not before.over else None
+        self._lock = threading.Lock()
+        self._handle = None if self._before is not None else engine.submit(operation)
+        self._result: request.Result | None = None
+        self._error: Exception | None = None
+
+    def end(self) -> None:
+        """Wait for its end, however it ends."""
+        with self._lock:
+            if self.over:
+                return
+            try:
+                if self._handle is None:
+                    self._before.end()  # type: ignore[union-attr]
+                    self._handle = self._engine.submit(self._operation)
+                self._result = self._engine.wait(self._handle, self._operation.target is None)
+            except Exception as error:
+                self._error = error
+            self._before = None
+            self.over = True
+
+    def result(self) -> request.Result | None:
+        """Return the output of an operation that is over, or raise its error."""
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 class Engine:
@@ -40,6 +79,7 @@ class Engine:
         options.process_set_ranks = (ctypes.c_int32 * len(members))(*members)
         options.flags = abi.INIT_NO_SIGNAL_HANDLERS
         self._context = ctypes.c_void_p()
+        self._flights: dict[tuple[int, bytes], Flight] = {}  # the last of each name
         self.waiter = Waiter()
         try:
             check(library.hvd_init(ctypes.byref(options), ctypes.byref(self._context)))
@@ -57,6 +97,9 @@ class Engine:
 
     def run(self, operation: Operation) -> request.Result | None:
         """Do it on this thread; return the output where the library allocated it."""
+        before = self._flights.pop((operation.process_set, operation.name), None)
+        if before is not None:
+            before.end()
         with_result = operation.target is None
         description = operation.description()
         slot = take_slot(operation, description)
@@ -70,8 +113,16 @@ class Engine:
         finally:
             give_back(slot, description)
 
+    def start(self, operation: Operation) -> Flight:
+        """Start it, now or when the last one of its name is over. `end` is owed to the flight."""
+        key = (operation.process_set, operation.name)
+        flight = self._flights[key] = Flight(self, operation, self._flights.get(key))
+        return flight
+
     def submit(self, operation: Operation) -> int:
         """Start it and return its handle, which `wait` is owed."""
+        if self.waiter.closing:
+            raise HorovodInternalError("the process group was destroyed before the operation could start")
         description = operation.description()
         slot = take_slot(operation, description)
         try:

@@ -122,4 +122,4 @@ def ddp_comm_hook(process_set, bucket):  # type: ignore[no-untyped-def]
     handle = allreduce_async_(
         bucket.buffer(), name=f"ddp.{bucket.index()}", process_set=process_set or global_process_set
     )
-    return _waiter.future(lambda: request.synchronize(handle), None)
+    return _waiter.call(lambda: request.synchronize(handle), None).future
