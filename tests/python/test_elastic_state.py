@@ -8,7 +8,7 @@ import changing_job
 import horovod.numpy as hvd
 import numpy as np
 import pytest
-from horovod.common import basics, elastic, schema, starting
+from horovod.common import basics, elastic, process_sets, schema, starting
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from ranks import in_one_start
 
@@ -306,6 +306,9 @@ def test_a_process_joins_a_running_job_in_its_training_function(no_engine, monke
     assert (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_size()) == (1, 3, 2, 3, 1)
     with pytest.raises(ValueError, match=r"joins it in hvd.elastic.run, so no operation can be done before"):
         hvd.allreduce(np.ones(2))
+    # Wrappers of optimizers are made before.
+    assert process_sets.takes_part(process_sets.global_process_set)
+    assert not process_sets.takes_part(hvd.ProcessSet([0]))
     state = state_of(step=0)
     assert joined == []
     elastic.run(lambda state: None)(state)

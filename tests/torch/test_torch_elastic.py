@@ -77,6 +77,40 @@ def test_a_state_goes_through_a_change_with_the_same_bits_on_all_ranks():
         assert is_equal(*results)
 
 
+@together
+def test_a_wrapped_model_goes_through_a_change_in_mid_backward():
+    import horovod.torch as hvd
+    import torch
+
+    results = []
+    for fails in (False, True):
+        torch.manual_seed(hvd.rank())
+        with changing_job.ChangingJob() as job:
+            model = hvd.wrap(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+            state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0)
+
+            def fail(_):
+                if fails and state.batch == 3 and job.formed == 1:  # noqa: B023
+                    job.end(RuntimeError("the gradient of the last layer has come"))
+
+            model.module[0].weight.register_hook(fail)
+
+            @job.run
+            def train(state):
+                while state.batch < 6:
+                    step(state.model, state.optimizer, state.batch)
+                    state.batch += 1
+                    if state.batch % 2 == 0:
+                        state.commit()
+
+            train(state)
+        assert job.formed == 1 + fails
+        results.append(tensors(model, optimizer))
+        hvd.check_in_sync(model)
+    assert is_equal(*results)
+
+
 @alone
 def test_a_state_keeps_two_commits():
     import horovod.torch as hvd

@@ -87,6 +87,31 @@ def test_no_sync():
 
 
 @together
+def test_after_a_backward_that_failed_and_in_an_elastic_job_without_a_state():
+    import changing_job
+    import horovod.torch as hvd
+    import torch
+
+    def fail(_):
+        raise ZeroDivisionError
+
+    with changing_job.ChangingJob():
+        torch.manual_seed(hvd.rank())
+        model = hvd.wrap(mlp())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for step in range(4):
+            if step in (0, 2):
+                hook = model.module[0].weight.register_hook(fail)
+                with pytest.raises(ZeroDivisionError):
+                    model(inputs(9, hvd.rank())).square().mean().backward()
+                hook.remove()
+            optimizer.zero_grad()
+            model(inputs(step, hvd.rank())).square().mean().backward()
+            optimizer.step()
+        assert_same(model.module, reference(4))
+
+
+@together
 def test_buffers():
     import horovod.torch as hvd
     import torch

@@ -304,6 +304,14 @@ class ObjectState(KeepingState):
         self._set(copy.deepcopy(kept))
 
 
+_running = 0  # calls of functions that `run` decorates
+
+
+def is_running() -> bool:
+    """Whether the program is in a function that `run` decorates, which has the same state on every rank."""
+    return _running > 0
+
+
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
     """
     Return a function that calls `func` again, with a good state, whenever the job changed.
@@ -313,6 +321,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
 
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        global _running
         if not isinstance(state, State):
             raise TypeError(
                 f"{show('state', state)} is no state: give the function an object such as "
@@ -322,9 +331,11 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
             raise ValueError(NOT_INITIALIZED)
         _basics.enter()
         notification_manager.register_listener(state)
+        _running += 1
         try:
             return _run(func, reset, state, args, kwargs)
         finally:
+            _running -= 1
             notification_manager.remove_listener(state)
             collector.resume()
 

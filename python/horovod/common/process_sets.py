@@ -9,7 +9,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
-from horovod.common import abi, names, repeated
+from horovod.common import abi, membership, names, repeated, status
 from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodInternalError, HorovodUnsupportedError
 from horovod.common.library import load
@@ -151,6 +151,19 @@ def id_of(process_set: Any) -> int:
     if type(identifier) is not int or not 0 <= identifier < 2**31:
         raise ValueError(f"process_set={process_set} has an id that no process set has: leave that to Horovod")
     return identifier
+
+
+def takes_part(process_set: ProcessSet) -> bool:
+    """
+    Whether this rank has others to reduce with, in a set: in an elastic job at some time.
+
+    A process that comes to a running job will be a member of the global set alone.
+    """
+    if status.expects_run():
+        _check_type(process_set)
+        return process_set.process_set_id == 0
+    ranks = ranks_of(id_of(process_set))
+    return (len(ranks) > 1 or membership.enabled()) and _own_rank() in ranks
 
 
 def _check_type(process_set: Any) -> None:

@@ -43,6 +43,11 @@ def expect_run(value: bool) -> None:
     _expects_run = value
 
 
+def expects_run() -> bool:
+    """Whether this process comes to a running elastic job and has not joined yet."""
+    return _expects_run
+
+
 def last_error() -> str:
     """Text of this thread's last failure."""
     return load().hvd_last_error().decode("utf-8", "replace")

@@ -10,18 +10,15 @@ from typing import Any, Callable
 
 import torch
 
-from horovod.common import membership, reductions
+from horovod.common import reductions
 from horovod.common.arguments import show, whole_number
-from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, global_process_set, id_of, ranks_of
+from horovod.common.process_sets import ProcessSet, global_process_set, takes_part
 from horovod.torch.adasum_optimizer import AdasumOptimizer
 from horovod.torch.buckets import Reduction
 from horovod.torch.compiling import eager
 from horovod.torch.compression import Compression, checked_compression
 from horovod.torch.reducer import Reducer
 from horovod.torch.reducing import allreduce
-
-_basics = HorovodBasics()
 
 
 class ReducingOptimizer(torch.optim.Optimizer):
@@ -284,8 +281,7 @@ def DistributedOptimizer(
     names = _checked_names(optimizer, named_parameters)
     params = _flat(optimizer)
     parts = _checked_groups(groups, num_groups, params)
-    members = ranks_of(id_of(process_set))
-    takes_part = (len(members) > 1 or membership.enabled()) and _basics.rank() in members
+    is_member = takes_part(process_set)
     plain = type(optimizer)
     settings = {
         "compression": compression,
@@ -297,10 +293,10 @@ def DistributedOptimizer(
     again = (settings, parts, _Set(process_set))
     if reduce_op == reductions.Adasum:
         wrapped = _subclass(AdasumOptimizer, plain)
-        wrapped._set_out(optimizer, names, passes, compression, takes_part)
+        wrapped._set_out(optimizer, names, passes, compression, is_member)
         return wrapped
     reducer = None
-    if takes_part:
+    if is_member:
         scale = (1.0 / gradient_predivide_factor, float(gradient_predivide_factor))
         reducer = Reducer(Reduction(reduce_op, scale, compression, sparse_as_dense, process_set), passes)
         reducer.add(list(zip(names, params)), [[params[i] for i in part] for part in parts])

@@ -8,14 +8,13 @@ Both leave the optimizer as it is.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
-from horovod.common import membership, reductions, request
-from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, global_process_set, id_of, ranks_of
+from horovod.common import elastic, membership, reductions, request
+from horovod.common.process_sets import ProcessSet, global_process_set, id_of, ranks_of, takes_part
 from horovod.torch.buckets import Reduction
 from horovod.torch.compiling import eager
 from horovod.torch.compression import Compression, checked_compression
@@ -23,8 +22,6 @@ from horovod.torch.functions import broadcast_parameters
 from horovod.torch.futures import Waiter
 from horovod.torch.reducer import Reducer
 from horovod.torch.reducing import allreduce_async_
-
-_basics = HorovodBasics()
 
 
 class DistributedModule(torch.nn.Module):
@@ -34,28 +31,46 @@ class DistributedModule(torch.nn.Module):
         super().__init__()
         self.module = module
         self._how = how
-        members = ranks_of(id_of(how.process_set))
-        self._root = members[0]
         self._reducer: Reducer | None = None
         self._buffers_of_root = broadcast_buffers and any(True for _ in module.buffers())
-        if (len(members) == 1 and not membership.enabled()) or _basics.rank() not in members:
+        self._is_sent = False  # every rank has begun with the parameters and buffers of the first one
+        if not takes_part(how.process_set):
             return
-        if not membership.enabled():  # otherwise the state of hvd.elastic.run is sent, when a rank comes
-            broadcast_parameters(module.state_dict(), self._root, how.process_set)
+        if not membership.enabled():
+            self._send(module.state_dict())
         reducer = Reducer(how, started=lambda: _after_backward(reducer))
         reducer.add(list(module.named_parameters()))
         self._reducer = reducer
 
+    def _send(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        process_set = self._how.process_set
+        broadcast_parameters(tensors, ranks_of(id_of(process_set))[0], process_set)
+        self._is_sent = True
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model; in training with the buffers of the first rank."""
-        if self._buffers_of_root and self.training and self._reducer is not None and torch.is_grad_enabled():
-            self._broadcast_buffers()
+        reducer = self._reducer
+        if reducer is not None and torch.is_grad_enabled():
+            if reducer.dirty:
+                _forget_failed_backward(reducer)
+            if not self._is_sent:
+                self._send_once()
+            elif self._buffers_of_root and self.training:
+                self._send_buffers(reducer)
         return self.module(*args, **kwargs)
 
     @eager
-    def _broadcast_buffers(self) -> None:
-        if self._reducer is not None and self._reducer.enabled:
-            broadcast_parameters(dict(self.module.named_buffers()), self._root, self._how.process_set)
+    def _send_once(self) -> None:
+        # In an elastic job: ranks may be lost and come before they train. The state of hvd.elastic.run is sent then.
+        if elastic.is_running():
+            self._is_sent = True
+        else:
+            self._send(self.module.state_dict())
+
+    @eager
+    def _send_buffers(self, reducer: Reducer) -> None:
+        if reducer.enabled:
+            self._send(dict(self.module.named_buffers()))
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -74,6 +89,13 @@ class DistributedModule(torch.nn.Module):
         from horovod.torch.mpi_ops import join
 
         return join()
+
+
+@eager
+def _forget_failed_backward(reducer: Reducer) -> None:
+    # Where no backward runs, an error has ended the last one.
+    if torch._C._current_graph_task_id() == -1:
+        reducer.abandon()
 
 
 def _after_backward(reducer: Reducer) -> None:
