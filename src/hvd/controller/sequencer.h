@@ -4,7 +4,7 @@
 // remembers agreed plans, fuses what is ready together, and appends the outcome to the log. One member (the lowest
 // rank) runs it.
 //
-// Pure: no threads, no sockets, no clock but the times passed in; a function of the order of calls.
+// Pure: no threads, no sockets, no clock; a function of the order of calls.
 // Thread safety: none; call with the progress token.
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Settings from a YAML file. Keys are those of the table in flags.cc.
+// Settings from a YAML file. Keys are those of the table in flag_table.cc.
 
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the user asked for, by flags and the config file. flags.cc has the one table that fills it; a member without a
-// value was not given.
+// What the user asked for, by flags and the config file. flag_table.cc has the one table that fills it; a member
+// without a value was not given.
 
 #include <cstdint>
 #include <optional>

@@ -11,7 +11,7 @@
 namespace hvd::engine::bootstrap {
 namespace {
 
-// Who waits looks once a second (meeting.cc).
+// A waiting rank reads at least once a second (rendezvous_protocol.cc).
 constexpr Duration kTimeToRead = std::chrono::seconds(2);
 
 }  // namespace
