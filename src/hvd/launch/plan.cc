@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 
+#include "hvd/launch/check_here.h"
 #include "hvd/launch/command.h"
 #include "hvd/launch/flags.h"
 #include "hvd/launch/heap.h"
@@ -162,6 +163,7 @@ Result<Plan> MakePlan(const Options& options, const Environment& environment, co
   }
   plan.environment = environment;
   HVD_RETURN_IF_ERROR(PlanEnvironment(options, read, &plan));
+  if (const List names = InterfacesOf(options); !names.empty()) plan.nic = names.front();
   if (options.debug_rank) HVD_RETURN_IF_ERROR(CheckDebugRank(static_cast<int>(*options.debug_rank), plan));
   HVD_ASSIGN_OR_RETURN(Command command, ResolveCommand(options.command, self, plan.environment));
   plan.program = std::move(command.program);
@@ -186,6 +188,9 @@ Environment RankEnvironment(const Plan& plan, const Slot& slot, const RankPlace&
   number("HOROVOD_CROSS_SIZE", slot.cross_size);
   environment.Set("HOROVOD_HOSTNAME", slot.host);
   environment.Set("HOROVOD_RENDEZVOUS_ADDR", place.store);
+  if (!plan.nic.empty() && !environment.Get("HOROVOD_GLOO_IFACE")) {
+    environment.Set("HOROVOD_GLOO_IFACE", plan.nic);
+  }
   if (!place.token_file.empty()) environment.Set("HOROVOD_TOKEN_FILE", place.token_file);
   environment.Set("HOROVOD_CONTROLLER", "gloo");
   environment.Set("HOROVOD_CPU_OPERATIONS", "gloo");

@@ -23,6 +23,7 @@ struct Plan {
   Environment environment{};                // of all ranks; RankEnvironment adds what differs
   std::string note{};                       // for the user, or empty
   std::vector<std::string> given{};         // names of variables that the user gave for the ranks of all hosts
+  std::string nic{};                        // of --network-interfaces the first, which is one of this machine; or empty
 };
 
 // What a rank must know of the job beside its slot.

@@ -87,7 +87,8 @@ TEST_F(Plans, HostsThatAreNotThisMachineAreKnown) {
 
 TEST_F(Plans, ARankLearnsWhereItIs) {
   environment_.Set("HOROVOD_TOKEN_FILE", "/outer");
-  const auto plan = Make({"-np", "2", "-H", "localhost:4", "--cache-capacity", "5", "-x", "A=1=2", "true"});
+  const auto plan = Make({"-np", "2", "-H", "localhost:4", "--cache-capacity", "5", "-x", "A=1=2",
+                          "--network-interfaces", "eth7,eth8", "true"});
   ASSERT_TRUE(plan) << plan.error().message;
   const Environment rank = RankEnvironment(*plan, plan->slots[1], {"127.0.0.1:77", "outer/inner"});
   const std::pair<const char*, const char*> wanted[] = {{"HOROVOD_RANK", "1"},
@@ -103,6 +104,7 @@ TEST_F(Plans, ARankLearnsWhereItIs) {
                                                         {"HOROVOD_CONTROLLER", "gloo"},
                                                         {"HOROVOD_CPU_OPERATIONS", "gloo"},
                                                         {"HOROVOD_CACHE_CAPACITY", "5"},
+                                                        {"HOROVOD_GLOO_IFACE", "eth7"},
                                                         {"PYTHONUNBUFFERED", "1"},
                                                         {"A", "1=2"},
                                                         {kJobVariable, "outer/inner"}};
