@@ -37,8 +37,14 @@ PATIENCE_S = 180
 
 
 @contextlib.contextmanager
-def job(workers: int = 2, dispatchers: int = 1, side: str = "compute", folder: pathlib.Path | None = None):
-    """A compute job for the block; yields its config, which is also in the file `folder`/compute.json."""
+def job(
+    workers: int = 2, dispatchers: int = 1, side: str = "compute", folder: pathlib.Path | None = None, away: int = 0
+):
+    """
+    A compute job for the block; yields its config, which is also in the file `folder`/compute.json.
+
+    The test itself starts the last ranks of it, `away` in number.
+    """
     key = secrets.token_bytes(32)
     failures: list[BaseException] = []
 
@@ -52,7 +58,7 @@ def job(workers: int = 2, dispatchers: int = 1, side: str = "compute", folder: p
         config = TfDataServiceConfig(dispatchers, workers // dispatchers, side, service.addresses(), key, PATIENCE_S)
         if folder is not None:
             config.write(folder / "compute.json")
-        ranks = [threading.Thread(target=be, args=(index,), daemon=True) for index in range(workers)]
+        ranks = [threading.Thread(target=be, args=(index,), daemon=True) for index in range(workers - away)]
         for rank in ranks:
             rank.start()
         try:
@@ -118,13 +124,22 @@ def outputs(text: str, folder: pathlib.Path, ranks: int = 1, *words_after: objec
 
 @contextlib.contextmanager
 def launched(
-    ranks: int, file: pathlib.Path, *options: str, launcher: tuple[str, ...] = ()
+    ranks: int,
+    file: pathlib.Path,
+    *options: str,
+    launcher: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen]:
     """A compute job started by a launcher, which must have ended by itself when the block is left, or is killed."""
     command = launcher or (str(pathlib.Path(sys.executable).parent / "horovodrun"), "-np", str(ranks))
     program = (sys.executable, "-m", "horovod.tensorflow.data.compute_worker", str(file), *options)
     process = subprocess.Popen(
-        [*command, *program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        [*command, *program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env=env,
     )
     try:
         yield process

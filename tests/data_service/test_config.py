@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
+import queue
 import socket
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import threading
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
 
 import pytest  # noqa: E402
-from horovod.tensorflow.data import compute_worker, places  # noqa: E402
+from horovod.tensorflow.data import compute_worker, places, relay_process  # noqa: E402
 from horovod.tensorflow.data import service as service_module  # noqa: E402
 from horovod.tensorflow.data.client import ComputeClient  # noqa: E402
 from horovod.tensorflow.data.compute_service import (  # noqa: E402
@@ -23,6 +25,9 @@ from horovod.tensorflow.data.compute_service import (  # noqa: E402
     compute_worker_fn,
 )
 from horovod.tensorflow.data.ledger import Ledger, batch_sizes  # noqa: E402
+from horovod.tensorflow.data.registry import Registry  # noqa: E402
+from horovod.tensorflow.data.relay import Relay  # noqa: E402
+from horovod.tensorflow.data.watch import Watch  # noqa: E402
 from horovod.tensorflow.data.wire import Channel, WireError  # noqa: E402
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -211,6 +216,115 @@ def test_five_hundred_workers_register_at_once():
         assert len(client.wait_for_dispatcher_worker_registration(0, timeout=120)) == 512
         for thread in threads:
             thread.join()
+
+
+def waits(call) -> threading.Thread:
+    """Start a call that does not return yet."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    return thread
+
+
+def test_a_rank_that_ends_has_left_its_own_run_alone():
+    registry = Registry(1, 1)
+    early, late = registry.join_run("a", 1, 2), registry.join_run("b", 0, 2)
+    assert registry.join_run("b", 1, 2) == late != early
+    registry.register_dispatcher(0, {"address": "unix:/tmp/a", "owner": "x"})
+    registry.leave(0, late, 0)
+    waiting = waits(lambda: registry.wait_left(0, late, [0, 1]))
+    registry.leave_run(early, 1, lost=False)
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    registry.leave_run(late, 1, lost=True)
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert registry.join_run("b", 1, 2) not in (early, late)  # nobody joins a run that has lost a rank
+
+
+def test_who_has_left_a_dispatcher_waits_for_the_next_one():
+    registry = Registry(1, 1)
+    run = registry.join_run("a", 1, 2)
+    server = {"address": "unix:/tmp/a", "owner": "x"}
+    registry.register_dispatcher(0, server)
+    assert registry.wait_for_dispatcher(0, 60, (run, 1)) == server
+    registry.leave(0, run, 1)
+    waiting = waits(lambda: registry.wait_for_dispatcher(0, 60, [run, 1]))  # a list, as JSON gives it
+    registry.forget_dispatcher(0)
+    registry.register_dispatcher(0, server)
+    waiting.join(60)
+    assert not waiting.is_alive()
+
+
+def test_strangers_displace_each_other(service, monkeypatch):
+    monkeypatch.setattr(service_module, "MOST_STRANGERS", 8)
+    address = tuple(next(iter(service.addresses().values()))[0])
+    crowd = [socket.create_connection(address, 60) for _ in range(100)]
+    assert ComputeClient(service.addresses(), KEY, 5).ping()
+    assert len(service._strangers) <= 8
+    for one in crowd:
+        one.close()
+
+
+def test_a_data_port_that_cannot_be_opened_is_told(service):
+    client = ComputeClient(service.addresses(), KEY, 5)
+    asked = Relay(config(addresses=service.addresses()), pytest.fail)
+    ended = threading.Event()
+
+    def hear(event):
+        if event["event"] == "open":
+            asked.answer(client, "compute 0", "192.0.2.1")  # no address of this host
+        else:
+            ended.set()
+
+    watch = Watch(client, hear, owner="compute 0", rank=0, training=False)
+    watch.start()
+    with pytest.raises(
+        ConnectionError, match=r"compute 0 of the data service: no data port can be opened at 192\.0\.2"
+    ):
+        client.call("reach", owner="compute 0")
+    client.shutdown()
+    assert ended.wait(60)  # the thread that listens is still there
+    watch.close()
+    asked.stop()
+
+
+def test_readers_learn_that_a_compute_rank_is_lost(service):
+    client = ComputeClient(service.addresses(), KEY, 5)
+    heard: queue.SimpleQueue[dict] = queue.SimpleQueue()
+    reader = Watch(client, heard.put, owner="training 0", rank=0, size=1, training=True, hint="")
+    reader.start()
+    orderly, lost = (Watch(client, heard.put, owner=f"compute {one}", rank=one, training=False) for one in (0, 1))
+    orderly.close()
+    lost._channel.close()  # without a word, as the end of a killed process
+    assert heard.get(timeout=60) == {"event": "compute lost", "owner": "compute 1"}
+    reader.close()
+
+
+def test_a_server_that_is_no_longer_reached_is_told_once_and_only_before_the_end(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(relay_process, "_PATIENCE_S", 0)
+
+    async def lose_the_gate():
+        gate = relay_process.Relay(KEY, str(tmp_path / "no folder"))
+        where = await gate.gate("127.0.0.1", 0, encrypt=False)
+        relay = relay_process.Relay(KEY, str(tmp_path))
+        for name in ("w0", "w1"):
+            await relay.carry(str(tmp_path / name), "127.0.0.1", where["port"], encrypt=False)
+        gate._kept[0].close()
+        await gate._kept[0].wait_closed()
+        for name in ("w0", "w0", "w1"):
+            if name == "w1":
+                await relay.hush()
+            reader, writer = await asyncio.open_unix_connection(tmp_path / name)
+            assert await reader.read() == b""
+            writer.close()
+
+    asyncio.run(lose_the_gate())
+    said = capsys.readouterr().err
+    assert said.count("hvd data service: w0 of the data service at 127.0.0.1 port") == 1, said
+    assert "is not reached any more, and this process waits for it:" in said
+    assert "w1" not in said
 
 
 @pytest.mark.row("d13")

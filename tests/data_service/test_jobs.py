@@ -15,7 +15,10 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
 
 import compute  # noqa: E402
+import launching  # noqa: E402
 import pytest  # noqa: E402
+import slurm  # noqa: E402
+import starters  # noqa: E402
 from horovod.tensorflow.data import places  # noqa: E402
 from horovod.tensorflow.data.compute_service import TfDataServiceConfig  # noqa: E402
 from ranks import on_ranks  # noqa: E402
@@ -58,6 +61,8 @@ def test_a_job_under_horovodrun_begins_and_ends(tmp_path):
         assert sorted(compute.servers(config)) == ["d0", "w0", "w1", "w2", "w3"]
         servers = compute.servers(config).values()
         assert listening(servers) == []  # they have sockets in a folder of this user alone
+        for pid in servers:  # the server library without the rest of TensorFlow, which needs NumPy
+            assert "numpy" not in pathlib.Path(f"/proc/{pid}/maps").read_text()
         assert places.folder(config.key).stat().st_mode & 0o777 == 0o700
         if os.geteuid() == 0:
             assert as_another_user(places.address(config.key, "d0")[len("unix:") :]) == errno.EACCES
@@ -112,6 +117,77 @@ def test_a_job_under_mpirun(tmp_path):
         assert len(client.wait_for_dispatcher_worker_registration(0)) == 2
         client.shutdown()
         assert process.wait(compute.PATIENCE_S) == 0
+
+
+@pytest.mark.row("d1")
+def test_a_job_under_srun(tmp_path, tmp_path_factory):
+    file = tmp_path / "compute.json"
+    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as variables:
+        env = starters.environment(**variables)
+        launcher = ("srun", "-n", "2", "--overcommit")
+        with compute.launched(2, file, launcher=launcher, env=env) as process:
+            client = TfDataServiceConfig.read(file, wait_for_file_creation=True).compute_client()
+            assert len(client.wait_for_dispatcher_worker_registration(0)) == 2
+            client.shutdown()
+            assert process.wait(compute.PATIENCE_S) == 0
+
+
+@pytest.mark.row("d10")
+def test_a_job_listens_at_the_interface_of_its_launcher(tmp_path):
+    file = tmp_path / "compute.json"
+    horovodrun = str(pathlib.Path(sys.executable).parent / "horovodrun")
+    launcher = (horovodrun, "-np", "1", "--network-interfaces", "lo")
+    with compute.launched(1, file, launcher=launcher) as process:
+        config = TfDataServiceConfig.read(file, wait_for_file_creation=True)
+        assert list(config.addresses) == ["lo"]
+        config.compute_client().shutdown()
+        assert process.wait(compute.PATIENCE_S) == 0
+
+
+def test_a_training_launcher_that_is_killed_leaves_nothing(tmp_path):
+    text = """
+    for one in tf.data.Dataset.range(10).repeat().send_to_data_service(config, 0, 1):
+        open(sys.argv[1] + ".reads", "w").close()
+    """
+    file = tmp_path / "compute.json"
+    with compute.job(1, folder=tmp_path) as config:
+        horovodrun = str(pathlib.Path(sys.executable).parent / "horovodrun")
+        command = [horovodrun, "-np", "1", *compute.words(text, file)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as training:
+            compute.until((tmp_path / "compute.json.reads").exists, "reading")
+            processes = descendants(training.pid)
+            training.kill()
+        compute.until(lambda: not any(map(launching.is_alive, processes)), f"the end of {processes}")
+        assert config.compute_client().ping()  # other training jobs may use it
+        assert sorted(compute.servers(config)) == ["d0", "w0"]
+
+
+def test_each_generation_of_an_elastic_job_shares_passes_of_its_own(tmp_path):
+    text = """
+    import horovod.numpy as hvd
+    hvd.init()
+    @hvd.elastic.run
+    def train(state):
+        while state.passes < 3:
+            data = tf.data.Dataset.range(60)
+            data = numbers(data.send_to_data_service(config, hvd.rank(), hvd.size(), reuse_dataset=True))
+            if hvd.rank() == 1 and not os.path.exists(sys.argv[1] + ".killed"):
+                open(sys.argv[1] + ".killed", "w").close()
+                os.kill(os.getpid(), 9)
+            together = [one for part in hvd.allgather_object(data) for one in part]
+            assert sorted(together) == list(range(60)), (hvd.size(), len(together))
+            state.passes += 1
+            state.commit()
+        print("all passes")
+    train(hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, passes=0))
+    """
+    horovodrun = str(pathlib.Path(sys.executable).parent / "horovodrun")
+    with compute.job(2, folder=tmp_path):
+        words = compute.words(text, tmp_path / "compute.json")
+        done = launching.run([horovodrun, "-np", "2", "--min-np", "1", *words], dict(os.environ), compute.PATIENCE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all passes" in done.stdout
+    assert (tmp_path / "compute.json.killed").exists()
 
 
 @pytest.mark.row("d27")

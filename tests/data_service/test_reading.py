@@ -63,6 +63,50 @@ def test_one_reader_by_method_and_function(jobs):
     assert "processing_mode='parallel_epochs' with one dispatcher: every rank gets the whole data set" in found[3][0]
 
 
+def test_elements_keep_their_structure(jobs):
+    ((specs, total),) = values(
+        """
+        import collections
+        Point = collections.namedtuple("Point", "x y")
+        whole = tf.data.Dataset.range(10)
+        made = [whole, whole.map(lambda x: (x,)), whole.map(lambda x: ((x,),)), whole.map(lambda x: (x, x)),
+                whole.map(lambda x: {"a": x}), whole.map(lambda x: Point(x, x)), whole.map(lambda x: (Point(x, x),))]
+        specs = [(repr(one.element_spec), repr(one.send_to_data_service(config, 0, 1).element_spec)) for one in made]
+        strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+        with strategy.scope():
+            data = whole.batch(5).send_to_data_service(config, 0, 1)
+            total = sum(int(tf.reduce_sum(one)) for one in strategy.experimental_distribute_dataset(data))
+        print((specs, total))
+        """,
+        jobs(),
+    )
+    assert [after for _, after in specs] == [before for before, _ in specs]
+    assert total == 45
+
+
+def test_a_reader_joins_each_generation_of_an_elastic_job(jobs):
+    first, other = values(
+        """
+        from horovod.tensorflow.data import reader
+        shared = [numbers(tf.data.Dataset.range(40).send_to_data_service(config, rank, size, reuse_dataset=True))]
+        try:
+            tf.data.Dataset.range(3).send_to_data_service(config, 1 - rank, size)
+        except ValueError as error:
+            refused = str(error)
+        for generation, new_rank in ((2, 1 - rank), (3, rank)):
+            reader.generation = lambda: generation
+            data = tf.data.Dataset.range(40).send_to_data_service(config, new_rank, size, reuse_dataset=True)
+            shared.append(numbers(data))
+        print((shared, refused))
+        """,
+        jobs(),
+        2,
+    )
+    for one, two in zip(first[0], other[0]):
+        assert sorted(one + two) == list(range(40))
+    assert "this process has registered as rank 0 before" in first[1]
+
+
 @pytest.mark.row("d11", "d15")
 def test_two_readers_share_or_do_not(jobs):
     text = """

@@ -40,8 +40,8 @@ def notes(dataset: Any, config: TfDataServiceConfig, processing_mode: Any, round
     """Yield what the caller should know of this data set; ValueError for what cannot work."""
     import tensorflow as tf
 
-    chain = list(_chain(dataset))
-    for one in chain:
+    steps = list(chain(dataset))
+    for one in steps:
         for function in one._functions() if hasattr(one, "_functions") else ():
             if _PYTHON & set(_operations(function)):
                 raise ValueError(
@@ -56,13 +56,13 @@ def notes(dataset: Any, config: TfDataServiceConfig, processing_mode: Any, round
             f"processing_mode={processing_mode!r} with one dispatcher: every rank gets the whole data set from every "
             "worker; 'distributed_epoch' gives each element to a rank once"
         )
-    for one in chain:
+    for one in steps:
         if _kind(one) in _PER_WORKER:
             yield (
                 f"{_PER_WORKER[_kind(one)]}() before the call acts in every one of the {config.workers_per_dispatcher} "
                 "workers, not on the whole data set; call it afterwards"
             )
-    source = chain[-1]
+    source = steps[-1]
     dynamic = processing_mode in ("distributed_epoch", _dynamic(tf))
     if dynamic and _kind(source) in _SOURCES and tf.executing_eagerly() and int(source.cardinality()) > _MANY:
         yield (
@@ -76,7 +76,7 @@ def _dynamic(tf: Any) -> Any:
     return tf.data.experimental.service.ShardingPolicy.DYNAMIC
 
 
-def _chain(dataset: Any) -> Iterator[Any]:
+def chain(dataset: Any) -> Iterator[Any]:
     """Yield a data set and those that it is made of, the source last."""
     seen = [dataset]
     while seen:

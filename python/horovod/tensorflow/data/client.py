@@ -9,7 +9,7 @@ from typing import Any
 
 from horovod.tensorflow.data import places
 from horovod.tensorflow.data.registry import TimeoutException
-from horovod.tensorflow.data.wire import Channel, WireError
+from horovod.tensorflow.data.wire import Channel, WireError, keep_alive
 
 CONNECT_S = 5.0
 _ERRORS = {
@@ -18,6 +18,7 @@ _ERRORS = {
     "TimeoutException": TimeoutException,
     "TimeoutError": TimeoutError,
     "ConnectionAbortedError": ConnectionAbortedError,
+    "ConnectionError": ConnectionError,
 }
 
 
@@ -56,9 +57,11 @@ class ComputeClient:
         """Return a dispatcher's address once it has registered; TimeoutException after the seconds given."""
         return self.dispatcher(dispatcher_id, self._timeout if timeout is None else timeout)["address"]
 
-    def dispatcher(self, dispatcher_id: int, timeout: float | None) -> dict[str, Any]:
-        """Return all that is known of a dispatcher; None waits without limit."""
-        return self.call("wait_for_dispatcher", number=dispatcher_id, timeout=timeout)
+    def dispatcher(
+        self, dispatcher_id: int, timeout: float | None, reader: tuple[int, int] | None = None
+    ) -> dict[str, Any]:
+        """Return all that is known of a dispatcher that `reader`, a run and a rank, has not left; None has no limit."""
+        return self.call("wait_for_dispatcher", number=dispatcher_id, timeout=timeout, reader=reader)
 
     def register_worker_for_dispatcher(
         self, dispatcher_id: int, worker_id: int, address: str = "", owner: str = ""
@@ -102,8 +105,7 @@ class ComputeClient:
             connection = None
             try:
                 connection = socket.create_connection(address, CONNECT_S)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+                keep_alive(connection)
                 channel = Channel(connection, self._key, server=False)
                 return channel, channel.own_address()
             except (OSError, WireError) as error:

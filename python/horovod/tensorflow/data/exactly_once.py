@@ -8,6 +8,7 @@ elements, notes which ones come back, drops what comes twice, and sends the miss
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -66,7 +67,7 @@ class ExactlyOnce:
         self._ledger.mark(np.asarray(ids, np.int64))
 
     def marks(self) -> np.ndarray:
-        """Return the ids that are marked: store them with the model, and pass them as `done` after a restart."""
+        """Return the ids that this rank has marked: those of all ranks together are `done` after a restart."""
         return self._ledger.marked()
 
     def report(self) -> str:
@@ -149,7 +150,7 @@ def exactly_once(
     `ids` are the elements of the epoch in the order to take, the same on all ranks; a number n stands for 0 to n - 1.
     `fn` makes an element of its id, in TensorFlow and without side effects, because it runs again for what was lost.
     Iterating gives (batch, ids), equally often on all ranks; call `done(ids)` after the step. `group` ids travel
-    together. `done` are ids that an earlier run has marked.
+    together. `done` are ids that an earlier run has marked: those of all its ranks, on every rank.
 
     >>> import threading
     >>> import tensorflow as tf
@@ -191,9 +192,23 @@ def exactly_once(
     left = everything[~np.isin(everything, np.asarray(done, np.int64))]
     own = left[rank::size]
     sizes = batch_sizes(len(left), batch_size, rank, size)
+    own_reader = reader(compute_config, rank, size)
+    _agree(own_reader, size, everything, np.sort(np.asarray(done, np.int64)), batch_size)
     workers = compute_config.workers_per_dispatcher
     if group is None:
         group = min(_LARGEST_GROUP, max(1, len(own) // (workers * _GROUPS_PER_WORKER)))
     if group < 1:
         raise ValueError(f"group={group}: give a whole number from 1 on")
-    return ExactlyOnce(Ledger(own), sizes, fn, group, reader(compute_config, rank, size))
+    return ExactlyOnce(Ledger(own), sizes, fn, group, own_reader)
+
+
+def _agree(own: Reader, size: int, ids: np.ndarray, done: np.ndarray, batch_size: int) -> None:
+    """Raise ValueError unless all ranks share out the same elements: otherwise some would come twice, or never."""
+    digest = hashlib.sha256(b" ".join([str(batch_size).encode(), ids.tobytes(), done.tobytes()])).hexdigest()
+    try:
+        own.agree(f"exactly_once {size}", digest)
+    except ValueError as error:
+        raise ValueError(
+            f"exactly_once: {error} in ids, done or batch_size. Give all ranks the same: "
+            "np.concatenate(hvd.allgather_object(batches.marks())) unites the marks of an earlier run"
+        ) from None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import queue
 import time
 from typing import Any
@@ -61,17 +62,19 @@ class ComputeRank:
         self._client = config.compute_client()
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._worker: supervisor.Child | None = None
+        self._dispatcher = ""  # the address of the one that the worker serves
         self._relay = Relay(config, self._failed)
         stack.callback(self._relay.stop)
         stack.callback(self._stop_worker)
         self._stack = stack
         self._watch = Watch(self._client, self._heard, owner=f"compute {index}", rank=index, training=False)
         stack.callback(self._watch.close)
+        self._watch.start()
 
     def serve(self) -> None:
         """Follow the events until the service is shut down; ConnectionError if it is lost."""
         if self._config.dispatcher_side == "compute" and self._index % self._config.workers_per_dispatcher == 0:
-            dispatcher = start_dispatcher(self._config, self._number, self._failed)
+            dispatcher = start_dispatcher(self._config, f"d{self._number}", self._failed)
             self._stack.callback(dispatcher.stop)
             dispatcher.wait_ready(self._config.timeout)
             self._client.register_dispatcher(
@@ -98,7 +101,7 @@ class ComputeRank:
                 self._start_worker(event["server"])
             if kind == "forgotten" and event["dispatcher"] == self._number:
                 self._stop_worker()
-                self._relay.drop(places.address(self._config.key, f"d{self._number}"))
+                self._relay.drop(self._dispatcher)
 
     def _who_comes(self) -> str:
         if self._config.dispatcher_side == "training":
@@ -108,8 +111,7 @@ class ComputeRank:
 
     def _heard(self, event: dict[str, Any]) -> None:
         if event["event"] == "open":  # by the thread that listens, because the other may be waiting for a server
-            gate = self._relay.open_gate(self._watch.host)
-            self._client.call("opened", owner=self._watch.owner, gate=gate)
+            self._relay.answer(self._client, self._watch.owner, self._watch.host)
         else:
             self._events.put(event)
 
@@ -119,6 +121,7 @@ class ComputeRank:
     def _start_worker(self, server: dict[str, Any]) -> None:
         if self._worker is not None:
             return
+        self._dispatcher = server["address"]
         self._relay.reach(self._client, server)
         address = places.address(self._config.key, f"w{self._index}")
         self._worker = supervisor.server(
@@ -138,14 +141,19 @@ class ComputeRank:
             self._worker = None
 
 
-def start_dispatcher(config: TfDataServiceConfig, number: int, failed: Any) -> supervisor.Child:
-    """Start a dispatcher of this process. Its journal, by which a successor goes on, is in the job's folder."""
-    work_dir = places.folder(config.key) / f"journal{number}"
+def journal(config: TfDataServiceConfig, name: str) -> pathlib.Path:
+    """Return the folder in which a dispatcher notes what its successor must know."""
+    return places.folder(config.key) / f"journal-{name}"
+
+
+def start_dispatcher(config: TfDataServiceConfig, name: str, failed: Any) -> supervisor.Child:
+    """Start a dispatcher of this process; the name of its socket is such as d0."""
+    work_dir = journal(config, name)
     work_dir.mkdir(mode=0o700, exist_ok=True)
     return supervisor.server(
-        f"dispatcher {number}",
+        f"dispatcher {name[1:]}",
         failed,
         role="dispatcher",
-        address=places.address(config.key, f"d{number}"),
+        address=places.address(config.key, name),
         work_dir=str(work_dir),
     )

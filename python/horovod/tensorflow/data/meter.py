@@ -25,12 +25,12 @@ class Meter:
 
         if not tf.executing_eagerly():  # a graph of TensorFlow 1 would have to initialize the counter
             return dataset
-        with tf.device("CPU:0"):
-            counter = tf.Variable(0, dtype=tf.int64, trainable=False)
+        counter = _make_counter()
+        in_parts = type(dataset.element_spec) is tuple  # what `map` takes apart
 
         def count(*parts: Any) -> Any:
             counter.assign_add(1)
-            return parts if len(parts) > 1 else parts[0]
+            return parts if in_parts else parts[0]
 
         with self._lock:
             if not self._counters:
@@ -53,3 +53,19 @@ class Meter:
             if total != self._reported:
                 self._report(total - self._reported)
                 self._reported = total
+
+
+def _make_counter() -> Any:
+    """Return a variable of this process alone, also in the scope of a strategy, which is the scope of a thread."""
+    import tensorflow as tf
+
+    made: list[Any] = []
+
+    def make() -> None:
+        with tf.device("CPU:0"):
+            made.append(tf.Variable(0, dtype=tf.int64, trainable=False))
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    return made[0]

@@ -7,6 +7,7 @@ Thread safety: every method may be called by any thread; those that wait hold no
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from typing import Any, Callable
@@ -20,6 +21,18 @@ class TimeoutException(TimeoutError):
         self.message = message
 
 
+@dataclasses.dataclass
+class _Run:
+    """One training run, or one generation of an elastic run."""
+
+    number: int
+    hint: str
+    size: int
+    ranks: set[int] = dataclasses.field(default_factory=set)  # that have joined
+    gone: set[int] = dataclasses.field(default_factory=set)
+    ended: bool = False
+
+
 class Registry:
     """Dispatchers by id, their workers by id, and the ranks that read."""
 
@@ -29,9 +42,9 @@ class Registry:
         self._changed = threading.Condition()
         self._addresses: dict[int, dict[str, Any]] = {}
         self._workers: dict[int, dict[int, dict[str, Any]]] = {number: {} for number in range(dispatchers)}
-        self._left: dict[int, set[int]] = {number: set() for number in range(dispatchers)}
-        self._runs: list[dict[str, Any]] = []
-        self._run_numbers = 0
+        self._left: dict[int, set[tuple[int, int]]] = {number: set() for number in range(dispatchers)}  # run and rank
+        self._runs: list[_Run] = []
+        self._agreed: dict[tuple[int, str], tuple[int, str]] = {}  # run and what: rank and value
         self._shutdown = False
 
     def register_dispatcher(self, number: int, server: dict[str, Any]) -> None:
@@ -44,15 +57,27 @@ class Registry:
                     f"dispatcher {number} is registered at {known['address']} already, and now at {server['address']}: "
                     "one job can read at a time; end the other, or start a compute job for each"
                 )
+            if known is None:
+                self._left[number] = set()
             self._addresses[number] = server
-            self._left[number] = set()
             self._changed.notify_all()
 
-    def wait_for_dispatcher(self, number: int, timeout: float | None) -> dict[str, Any]:
-        """Return where a dispatcher is, once it has registered."""
+    def wait_for_dispatcher(
+        self, number: int, timeout: float | None, reader: tuple[int, int] | None = None
+    ) -> dict[str, Any]:
+        """
+        Return where a dispatcher is, once it has registered.
+
+        `reader`, a run and a rank that left this dispatcher before, waits for the one that registers after it.
+        """
         self._check(number)
+        left = None if reader is None else tuple(reader)
+
+        def there() -> bool:
+            return number in self._addresses and left not in self._left[number]
+
         self._wait(
-            lambda: number in self._addresses or self._shutdown,
+            lambda: there() or self._shutdown,
             timeout,
             lambda: (
                 f"dispatcher {number} of {self.dispatchers} did not register within {timeout:g} s"
@@ -60,7 +85,7 @@ class Registry:
             ),
         )
         with self._changed:
-            if number not in self._addresses:
+            if not there():
                 raise ConnectionAbortedError(f"the data service was shut down before dispatcher {number} registered")
             return self._addresses[number]
 
@@ -107,38 +132,49 @@ class Registry:
                 raise ConnectionAbortedError("the data service was shut down before its workers registered")
             return list(self._workers[dispatcher].values())
 
-    def leave(self, dispatcher: int, rank: int) -> None:
-        """Note that a rank has stopped reading from a dispatcher."""
+    def leave(self, dispatcher: int, run: int, rank: int) -> None:
+        """Note that a rank of a run has stopped reading from a dispatcher."""
         with self._changed:
             self._check(dispatcher)
-            self._left[dispatcher].add(rank)
+            self._left[dispatcher].add((run, rank))
             self._changed.notify_all()
 
-    def wait_left(self, dispatcher: int, ranks: list[int]) -> None:
-        """Return when these ranks have stopped reading from a dispatcher, or are lost."""
+    def wait_left(self, dispatcher: int, run: int, ranks: list[int]) -> None:
+        """Return when these ranks of a run have stopped reading from a dispatcher, or are gone."""
         self._check(dispatcher)
-        self._wait(lambda: self._left[dispatcher].issuperset(ranks) or self._shutdown, None, str)
+
+        def over() -> bool:
+            gone = self._runs[run - 1].gone
+            return all(rank in gone or (run, rank) in self._left[dispatcher] for rank in ranks)
+
+        self._wait(lambda: over() or self._shutdown, None, str)
 
     def join_run(self, hint: str, rank: int, size: int) -> int:
         """Return the number of the training run that a rank belongs to; each rank of a run joins once."""
         with self._changed:
             for run in self._runs:
-                if run["hint"] == hint and run["size"] == size and rank not in run["ranks"] and not run["ended"]:
-                    run["ranks"].add(rank)
-                    return run["number"]
-            self._run_numbers += 1
-            run = {"number": self._run_numbers, "hint": hint, "size": size, "ranks": {rank}, "ended": False}
-            self._runs.append(run)
-            return self._run_numbers
+                if run.hint == hint and run.size == size and rank not in run.ranks and not run.ended:
+                    break
+            else:
+                run = _Run(len(self._runs) + 1, hint, size)
+                self._runs.append(run)
+            run.ranks.add(rank)
+            return run.number
 
     def leave_run(self, number: int, rank: int, lost: bool) -> None:
-        """Note that a rank's process has ended; after a loss nobody joins its run any more."""
+        """Note that a rank has left its run; after a loss nobody joins the run any more."""
         with self._changed:
-            for run in self._runs:
-                run["ended"] |= lost and run["number"] == number
-            for left in self._left.values():
-                left.add(rank)
+            run = self._runs[number - 1]
+            run.gone.add(rank)
+            run.ended |= lost
             self._changed.notify_all()
+
+    def agree(self, run: int, what: str, rank: int, value: str) -> None:
+        """Raise ValueError if a rank of this run has given another value for this."""
+        with self._changed:
+            first, known = self._agreed.setdefault((run, what), (rank, value))
+        if known != value:
+            raise ValueError(f"ranks {min(first, rank)} and {max(first, rank)} differ")
 
     def shut_down(self) -> None:
         """Let every wait end."""

@@ -84,6 +84,21 @@ class Relay:
                 self._gate = {"host": host, "port": answer["port"], "encrypt": encrypt}
             return self._gate
 
+    def answer(self, client: ComputeClient, owner: str, host: str) -> None:
+        """Tell the service where other hosts reach this host's servers, or why they do not."""
+        try:
+            gate = self.open_gate(host)
+        except OSError as error:
+            gate = {"error": str(error)}
+        with contextlib.suppress(OSError):  # a service that is gone has nobody who asks
+            client.call("opened", owner=owner, gate=gate)
+
+    def hush(self) -> None:
+        """Report servers that cannot be reached no longer: they have ended in order."""
+        with self._lock:
+            if self._process is not None:
+                self._say({"do": "hush"})
+
     def stop(self) -> None:
         """End the relay process."""
         with self._lock:

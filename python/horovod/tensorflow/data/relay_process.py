@@ -18,12 +18,17 @@ import hmac
 import json
 import os
 import secrets
+import socket
 import ssl
 import sys
 import threading
+import time
 from typing import Any
 
 _HANDSHAKE_S = 5.0
+# How long a server may be out of reach until there is a line on stderr, and when the next one follows.
+_PATIENCE_S = 4.0
+_AGAIN_S = 60.0
 _PIECE = 256 * 1024
 _NONCE = 32
 _PROOF = 32
@@ -56,6 +61,8 @@ class Relay:
     def __init__(self, key: bytes, folder: str) -> None:
         self._key = key
         self._folder = folder
+        self._unreached: dict[str, float] = {}  # by name, since when a server is not reached, or when to say so again
+        self._hushed = False
         self._kept: list[Any] = []
         self._carried: dict[str, tuple[int, asyncio.Future]] = {}
 
@@ -114,13 +121,36 @@ class Relay:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
+        name = os.path.basename(path)
+        server = f"{name} of the data service at {host} port {port}"
+
         async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            other_reader, other_writer = await self._dial(host, port, encrypt, os.path.basename(path))
+            try:
+                other_reader, other_writer = await self._dial(host, port, encrypt, name)
+            except (OSError, EOFError, asyncio.TimeoutError) as error:
+                self._report(server, error)
+                raise
+            self._unreached.pop(server, None)
             await _splice(reader, writer, other_reader, other_writer)
 
         return await asyncio.start_unix_server(
             lambda reader, writer: self._guarded(forward, reader, writer), path, limit=_PIECE
         )
+
+    async def hush(self) -> dict[str, Any]:
+        """Report servers that are not reached no longer."""
+        self._hushed = True
+        return {}
+
+    def _report(self, server: str, error: Exception) -> None:
+        """Say on stderr that a server is not reached, if that lasts: TensorFlow tries again and says nothing."""
+        now = time.monotonic()
+        if now < self._unreached.setdefault(server, now + _PATIENCE_S) or self._hushed:
+            return
+        self._unreached[server] = now + _AGAIN_S
+        why = str(error) or type(error).__name__
+        sys.stderr.write(f"hvd data service: {server} is not reached any more, and this process waits for it: {why}\n")
+        sys.stderr.flush()
 
     async def _dial(self, host: str, port: int, encrypt: bool, name: str) -> tuple[Any, Any]:
         more = {"ssl": tls(server=False), "server_hostname": ""} if encrypt else {}
@@ -128,6 +158,7 @@ class Relay:
 
     async def _greet(self, host: str, port: int, name: str, more: dict[str, Any]) -> tuple[Any, Any]:
         reader, writer = await asyncio.open_connection(host, port, limit=_PIECE, **more)
+        _keep_alive(writer)
         try:
             theirs, own = await reader.readexactly(_NONCE), secrets.token_bytes(_NONCE)
             session = (_binding(writer), theirs, own, name.encode())
@@ -140,6 +171,7 @@ class Relay:
         return reader, writer
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, encrypt: bool) -> None:
+        _keep_alive(writer)
         name = await asyncio.wait_for(self._examine(reader, writer), _HANDSHAKE_S)
         inner = await asyncio.open_unix_connection(os.path.join(self._folder, name), limit=_PIECE)
         await _splice(reader, writer, *inner)
@@ -165,6 +197,15 @@ class Relay:
             pass
         finally:
             writer.close()
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Have the kernel end a connection whose host does not answer for about 20 s, as wire.py does."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    settings = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 20_000}
+    for option, value in settings.items():
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _binding(writer: asyncio.StreamWriter) -> bytes:

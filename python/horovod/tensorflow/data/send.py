@@ -78,7 +78,7 @@ def distribute(
 
     address = own.reach(own.rank if own.config.dispatchers > 1 else 0)
     if turns[1] is not None:
-        own.client.call("reads_in_turn", owner=own.owner)
+        own.reads_in_turn(turns[1])
     service = tf.data.experimental.service.distribute(
         processing_mode=processing_mode,
         service=address,

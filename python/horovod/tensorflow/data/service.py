@@ -9,6 +9,7 @@ open, its watch: the service sends events over it, and its end says that the pro
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import sys
 import threading
@@ -17,11 +18,13 @@ from typing import Any, Callable
 
 from horovod.tensorflow.data import places
 from horovod.tensorflow.data.registry import Registry
-from horovod.tensorflow.data.wire import Channel, WireError
+from horovod.tensorflow.data.wire import Channel, WireError, keep_alive
 
 _OPEN_S = 10.0
 _CLOSE_S = 1.0
 _REPORT_S = 1.0
+# Connections that have not yet proved that they know the key. One more displaces another of them.
+MOST_STRANGERS = 1024
 
 
 class Watch:
@@ -62,6 +65,8 @@ class ComputeService:
         self._changed = threading.Condition()
         self._watches: list[Watch] = []
         self._gates: dict[str, dict[str, Any]] = {}
+        self._in_turn: dict[int, set[int]] = {}  # by run, the ranks that have begun to read in turn
+        self._strangers: set[socket.socket] = set()
         self._elements_of_gone = 0
         self._closed = False
         self._answering = 0
@@ -113,14 +118,23 @@ class ComputeService:
                     return
                 time.sleep(0.1)  # no descriptor is free: one will be
                 continue
+            with self._changed, contextlib.suppress(OSError):
+                displaced = len(self._strangers) >= MOST_STRANGERS and secrets.choice(list(self._strangers))
+                self._strangers.add(connection)
+                if displaced:
+                    self._strangers.remove(displaced)
+                    displaced.shutdown(socket.SHUT_RDWR)  # its thread ends
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, WireError, TimeoutError, KeyError, TypeError):
-            connection.settimeout(5.0)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
-            channel = Channel(connection, self._key, server=True)
+            try:
+                connection.settimeout(5.0)
+                keep_alive(connection)
+                channel = Channel(connection, self._key, server=True)
+            finally:
+                with self._changed:
+                    self._strangers.discard(connection)
             message = channel.receive(5.0)
             if message is None:
                 return
@@ -159,10 +173,14 @@ class ComputeService:
             "reach": self._reach,
             "opened": self._opened,
             "reads_in_turn": self._reads_in_turn,
+            "missing_in_turn": self._missing_in_turn,
+            "agree": registry.agree,
         }
 
     def _shut_down(self) -> None:
         self.registry.shut_down()
+        with self._changed:
+            self._changed.notify_all()
         self._push({"event": "shutdown"}, lambda watch: True)
 
     def _register(self, number: int, server: dict[str, Any]) -> None:
@@ -207,18 +225,30 @@ class ComputeService:
             self._gates.pop(watch.owner, None)
             self._elements_of_gone += watch.elements
             self._changed.notify_all()
+        if not watch.training and not watch.orderly and not self.registry.is_shut_down():
+            self._push({"event": "compute lost", "owner": watch.owner}, lambda other: other.training)
         if watch.training:
             for number in self.registry.dispatchers_of(watch.owner):  # of a process that was killed
                 self._forget(number)
             self.registry.leave_run(watch.run, watch.rank, lost=not watch.orderly)
-            if not watch.orderly and watch.round_robin:
-                lost = {"event": "consumer lost", "rank": watch.rank}
-                self._push(lost, lambda other: other.round_robin and other.run == watch.run)
+            if watch.round_robin:
+                gone = {"event": "consumer gone", "rank": watch.rank, "orderly": watch.orderly}
+                self._push(gone, lambda other: other.round_robin and other.run == watch.run)
 
     def _reads_in_turn(self, owner: str) -> None:
         with self._changed:
             for watch in self._watches:
-                watch.round_robin |= watch.owner == owner
+                if watch.owner == owner:
+                    watch.round_robin = True
+                    self._in_turn.setdefault(watch.run, set()).add(watch.rank)
+            self._changed.notify_all()
+
+    def _missing_in_turn(self, run: int, size: int, timeout: float) -> list[int]:
+        """Return which ranks of a run do not read in turn yet, at the latest after the seconds given."""
+        with self._changed:
+            come = self._in_turn.setdefault(run, set())
+            self._changed.wait_for(lambda: len(come) >= size or self.registry.is_shut_down(), timeout)
+            return [] if self.registry.is_shut_down() else sorted(set(range(size)) - come)
 
     def _reach(self, owner: str) -> dict[str, Any]:
         """Return the gate of a process, which is asked to open one if it has none."""
@@ -230,7 +260,10 @@ class ComputeService:
                 if left <= 0:
                     raise TimeoutError(f"the process {owner} of the data service opened no data port in {_OPEN_S:g} s")
                 self._changed.wait(left)
-            return self._gates[owner]
+            gate = self._gates[owner]
+            if "error" in gate:
+                raise ConnectionError(f"{owner} of the data service: {self._gates.pop(owner)['error']}")
+            return gate
 
     def _opened(self, owner: str, gate: dict[str, Any]) -> None:
         with self._changed:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from horovod.tensorflow.data import places
 from horovod.tensorflow.data.config import TfDataServiceConfig
-from horovod.tensorflow.data.job import start_dispatcher
+from horovod.tensorflow.data.job import journal, start_dispatcher
 from horovod.tensorflow.data.reader import Reader, own_size, reader
 from horovod.tensorflow.data.send import check_size
 
@@ -46,28 +46,40 @@ def tf_data_service(compute_config: TfDataServiceConfig, rank: int) -> Iterator[
         yield own.reach(number)
         return
     ranks = [rank] if compute_config.dispatchers > 1 else list(range(size))
+    if len(ranks) > 1:
+        own.reads_perhaps_in_turn()
     if rank != ranks[0]:
-        yield own.reach(number)
-        with contextlib.suppress(ConnectionError):  # another rank has shut the compute job down already
-            own.client.call("leave", dispatcher=number, rank=rank)
+        try:
+            yield own.reach(number)
+        finally:
+            _leave(own, number)
         return
     with _dispatcher(own, number):
         yield own.reach(number)
+        _leave(own, number)
         with contextlib.suppress(ConnectionError):
-            own.client.call("leave", dispatcher=number, rank=rank)
-            own.client.call("wait_left", dispatcher=number, ranks=ranks)
+            own.client.call("wait_left", dispatcher=number, run=own.run, ranks=ranks)
+
+
+def _leave(own: Reader, number: int) -> None:
+    with contextlib.suppress(ConnectionError):  # another rank has shut the compute job down already
+        own.client.call("leave", dispatcher=number, run=own.run, rank=own.rank)
 
 
 @contextlib.contextmanager
 def _dispatcher(own: Reader, number: int) -> Iterator[None]:
-    child = start_dispatcher(own.config, number, own.fail)
+    # The name holds the run, because two training jobs may try to use one compute job at the same time.
+    name = f"d{number}run{own.run}"
+    child = start_dispatcher(own.config, name, own.fail)
     try:
         child.wait_ready(own.config.timeout)
-        own.client.register_dispatcher(number, places.address(own.config.key, f"d{number}"), own.owner)
-        yield
+        own.client.register_dispatcher(number, places.address(own.config.key, name), own.owner)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                own.client.call("forget_dispatcher", number=number)
     finally:
         child.stop()
         # The next dispatcher must not go on where this one ended.
-        shutil.rmtree(places.folder(own.config.key) / f"journal{number}", ignore_errors=True)
-        with contextlib.suppress(OSError):
-            own.client.call("forget_dispatcher", number=number)
+        shutil.rmtree(journal(own.config, name), ignore_errors=True)

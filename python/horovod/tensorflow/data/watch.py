@@ -16,6 +16,8 @@ class Watch:
     """
     Calls a function with every event, in a thread of its own; the last one is `shutdown`, `lost` or none after `close`.
 
+    The events begin with `start`.
+
     Thread safety: all methods by any thread.
     """
 
@@ -30,6 +32,9 @@ class Watch:
             raise ConnectionError(f"{client.name()} ended while this process registered")
         self.run: int = answer["result"]["run"]
         self.owner: str = answer["result"]["owner"]
+
+    def start(self) -> None:
+        """Begin to listen."""
         threading.Thread(target=self._listen, name="hvd data service watch", daemon=True).start()
 
     def send(self, **message: Any) -> None:
