@@ -240,6 +240,30 @@ def test_ranks_may_compile_or_not():
 
 
 @together
+def test_ranks_that_trace_again_make_the_same_names():
+    import re
+
+    import horovod.jax as hvd
+    import jax
+    import jax.numpy as jnp
+
+    rank, size = hvd.rank(), hvd.size()
+    program = jax.jit(lambda tree: hvd.grouped_allreduce(tree, op=hvd.Sum, name="again"))
+    leaves = {"w": jnp.full(3, 1.0 + rank), "b": jnp.full(2, 10.0 + rank), "a": (jnp.ones(2), jnp.float32(rank))}
+    for turn in range(size):
+        if rank == turn:
+            jax.clear_caches()
+            leaves = dict(reversed(leaves.items()))
+        found = program(leaves)
+        assert found["w"].tolist() == [sum(range(size)) + size] * 3
+        assert found["b"].tolist() == [sum(range(size)) + 10 * size] * 2
+        assert found["a"][0].tolist() == [size] * 2
+    names = re.findall(r'name = "(.*?)"', program.lower(leaves).as_text())
+    assert names
+    assert hvd.allgather_object(names) == [names] * size
+
+
+@together
 def test_programs_after_another_start():
     import horovod.jax as hvd
     import jax
@@ -254,3 +278,57 @@ def test_programs_after_another_start():
         with pytest.raises(Exception, match="not been initialized"):
             program(jnp.ones(2)).block_until_ready()
         hvd.init()
+
+
+@pytest.mark.row("x8")
+@ranks.in_one_start(3, preloaded="jax")
+def test_programs_after_the_ranks_change():
+    """JAX makes its programs again for other ranks; programs that the user keeps, and derivatives, are refused."""
+    import os
+
+    import horovod.jax as hvd
+    import jax
+    import jax.numpy as jnp
+
+    programs = {
+        "gathered": jax.jit(lambda x: hvd.allgather(x, name="gathered")),
+        "scattered": jax.jit(lambda x: hvd.reducescatter(x, op=hvd.Sum, name="scattered")),
+        "slope": jax.jit(jax.grad(lambda x: hvd.broadcast(x, 0, name="slope").sum())),
+        "total": jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="total")),
+        "numbers": jax.jit(lambda x: x[:1] * 0 + 10 * hvd.rank() + hvd.size()),
+    }
+
+    def check(rank, size):
+        own, total = jnp.full(5, float(rank)), float(sum(range(size)))
+        wanted = {
+            "gathered": [float(one) for one in range(size) for _ in range(5)],
+            "scattered": [total] * (5 // size + (rank < 5 % size)),
+            "slope": [float(size if rank == 0 else 0)] * 5,
+            "total": [total] * 5,
+            "numbers": [10.0 * rank + size],
+        }
+        for name, program in programs.items():
+            assert program(own).tolist() == wanted[name], name
+
+    own = jnp.full(5, float(hvd.rank()))
+    check(hvd.rank(), 3)
+    kept = {name: program.lower(own).compile() for name, program in programs.items()}
+    pulls = [jax.vjp(lambda x: hvd.broadcast(x, 0), own)[1], jax.vjp(hvd.allgather, own)[1]]
+    before = hvd.rank()
+    hvd.shutdown()
+    if before == 2:
+        return
+    os.environ.update(HOROVOD_SIZE="2", HOROVOD_RANK=str(1 - before), HOROVOD_GENERATION="100")
+    hvd.init()
+    assert hvd.rank() == 1 - before
+    check(hvd.rank(), 2)
+    for name in ("gathered", "scattered", "slope"):
+        with pytest.raises(
+            Exception, match=f"compiled when this process was rank {before} .* compile the program again"
+        ):
+            jax.block_until_ready(kept[name](own))
+    assert kept["total"](own).tolist() == [1.0] * 5
+    for pull, cotangent in zip(pulls, (own, jnp.ones(15))):
+        with pytest.raises(ValueError, match=rf"made by rank {before}, with 3 ranks .* another call of jax\.vjp"):
+            pull(cotangent)
+    check(hvd.rank(), 2)

@@ -190,6 +190,69 @@ def test_many_operations_at_once():
             assert (one == hvd.size()).all()
 
 
+@pytest.mark.row("x9")
+@together
+def test_ordered_operations_run_in_turn_and_are_kept():
+    import re
+
+    import horovod.jax as hvd
+    import jax
+    import jax.numpy as jnp
+
+    rank, size = hvd.rank(), hvd.size()
+
+    def program(x):
+        hvd.barrier(name="begin", ordered=True)
+        hvd.allreduce(x, op=hvd.Sum, name="unused", ordered=True)
+        results = []
+        for i in range(8):
+            for _ in range((i * (rank + 1)) % 4):
+                x = jnp.tanh(x @ x) * 0 + 1
+            results.append(hvd.allreduce(x, op=hvd.Sum, name=f"turn.{i}", ordered=True))
+        rows = hvd.grouped_allgather({"a": x[0], "b": x[:1]}, name="rows", ordered=True)
+        return results, rows["b"]
+
+    def completed():
+        operations = hvd.counters()["operations"]
+        return [operations[kind]["completed"] for kind in ("barrier", "allreduce", "allgather")]
+
+    compiled, x = jax.jit(program), jnp.ones((4, 4))
+    before = completed()
+    for _ in range(3):
+        results, rows = compiled(x)
+        assert all((one == size).all() for one in results)
+        assert rows.shape == (size, 4)
+    assert [now - then for now, then in zip(completed(), before)] == [3, 27, 6]
+    # Each call takes the token of the one before it.
+    calls = re.findall(
+        r"%(\d+)(?::\d+)? = stablehlo.custom_call @hvd_collective\(%([^,#)]+)", compiled.lower(x).as_text()
+    )
+    assert len(calls) == 11
+    assert [token for _, token in calls[1:]] == [result for result, _ in calls[:-1]]
+
+
+@together
+def test_transformations_of_ordered_operations():
+    import functools
+
+    import horovod.jax as hvd
+    import jax
+    import jax.numpy as jnp
+
+    size = hvd.size()
+    add = functools.partial(hvd.allreduce, op=hvd.Sum, ordered=True)
+    slope = jax.jit(jax.grad(lambda x: (add(x, name="slope") * x).sum()))
+    assert slope(jnp.ones(3)).tolist() == [2.0 * size] * 3
+    kept = jax.jit(jax.grad(jax.checkpoint(lambda x: add(jnp.sin(x), name="kept").sum())))
+    assert jnp.allclose(kept(jnp.zeros(3)), size)
+    looped = jax.jit(lambda: jax.lax.scan(lambda sum, x: (sum + add(x, name="scan"), None), 0.0, jnp.ones(5))[0])
+    assert looped().item() == 5 * size
+    chosen = jax.jit(lambda i: jax.lax.cond(i == 0, lambda: add(jnp.ones(2), name="cond"), lambda: jnp.zeros(2)))
+    assert [chosen(i).tolist() for i in (0, 1)] == [[size] * 2, [0.0] * 2]
+    assert jax.jit(jax.vmap(lambda x: add(x, name="vmap")))(jnp.ones((3, 2))).tolist() == [[size] * 2] * 3
+    assert add(jnp.ones(2)).tolist() == [size] * 2
+
+
 @together
 def test_no_derivatives():
     import horovod.jax as hvd

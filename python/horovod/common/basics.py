@@ -101,6 +101,7 @@ class HorovodBasics:
         sets = [] if dynamic else _checked_sets(process_sets)
         if membership.is_newcomer():
             _postpone((sets, dynamic))
+            repeated.forget()  # rank and size are there, and not yet those of the job
         else:
             _init(sets, dynamic, members, starting.BY_LAUNCHER)
 

@@ -7,7 +7,7 @@ An operation that comes for the second time is made known to the engine, and cos
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from horovod.common import request
 from horovod.common.operation import Operation, Slot
@@ -19,6 +19,7 @@ _KEPT = 4096
 known: dict[tuple[Any, ...] | None, list[Slot]] = {}
 _once: set[tuple[Any, ...]] = set()
 _life = 0
+_listeners: list[Callable[[], None]] = []
 
 
 def learn(key: tuple[Any, ...], operation: Operation) -> None:
@@ -60,3 +61,10 @@ def forget() -> None:
     _life += 1
     known.clear()
     _once.clear()
+    for listener in _listeners:
+        listener()
+
+
+def on_forget(listener: Callable[[], None]) -> None:
+    """Call a function, too, whenever `forget` is called: for bindings that keep more than requests."""
+    _listeners.append(listener)

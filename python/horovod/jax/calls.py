@@ -15,6 +15,7 @@ from horovod.common.barrier import barrier
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.operation import Operation, name_group
 from horovod.common.process_sets import ProcessSet
+from horovod.jax.numbering import Numbering
 from horovod.numpy.adapter import as_input, new_output, wrap
 from horovod.numpy.operations import broadcasting, exchanging, gathering, reduction, scattering
 
@@ -30,15 +31,15 @@ CODES = {
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What a program says of an operation; equal on all ranks but for `index`. Programs with equal ones are equal."""
+    """What a program says of an operation; equal on all ranks but for the rank. Programs with equal ones are equal."""
 
     kind: str
     name: str | None
     process_set: ProcessSet
-    set_id: int  # of the process set when the program was made
-    size: int  # of the process set
-    index: int  # of this rank in it
+    numbering: Numbering  # when the program was made
     grouped: bool = False
+    ordered: bool = False
+    uses_rank: bool = False  # what the program does with the result depends on this rank's number
     reduce_op: int = abi.SUM
     scale: tuple[float, float] = (1.0, 1.0)
     root_rank: int = 0
@@ -48,6 +49,11 @@ class Call:
     def wire_kind(self) -> str:
         """The kind as names have it."""
         return f"grouped_{self.kind}" if self.grouped else self.kind
+
+    @property
+    def needs_numbering(self) -> bool:
+        """Whether the program is right only for the ranks for which it was made."""
+        return self.uses_rank or self.numbering.set_id != 0 or self.kind in ("allgather", "reducescatter")
 
     def derived(self, letter: str) -> Call:
         """Return the same call with another name, for the derivative of this one."""
@@ -67,6 +73,8 @@ def as_array(tensor: Any, call: Call) -> np.ndarray:
 
 def run(tensors: Sequence[Any], call: Call) -> list[Any]:
     """Run the operation on arrays that exist, and return the results. This is what JAX does outside of jax.jit."""
+    if call.needs_numbering:
+        call.numbering.check(call.wire_kind)
     if call.kind == "barrier":
         barrier(call.process_set)
         return list(tensors)

@@ -3,7 +3,8 @@
 Collective operations on arrays of JAX, with the names and signatures of horovod.numpy.
 
 Each of them works inside and outside of jax.jit. Inside, it needs a name, and every rank gives arrays of one shape. The
-functions that begin with `grouped_` take any tree of arrays, and make one operation of it.
+functions that begin with `grouped_` take any tree of arrays, and make one operation of it. With `ordered=True`, a
+compiled program runs the operation after the ordered ones before it, also if nothing needs its result.
 """
 
 from __future__ import annotations
@@ -18,27 +19,23 @@ from horovod.common import abi, reductions
 from horovod.common.arguments import factors, name_bytes, show
 from horovod.common.arguments import root_rank as checked_root
 from horovod.common.arguments import splits as checked_splits
-from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.common.library import load
 from horovod.common.names import wire_name
-from horovod.common.process_sets import ProcessSet, global_process_set, id_of, ranks_of
+from horovod.common.process_sets import ProcessSet, global_process_set, id_of
 from horovod.jax.calls import Call, as_array
+from horovod.jax.numbering import numbering_of
 from horovod.jax.primitives import PRIMITIVES
 from horovod.numpy import exchange as eager
 from horovod.numpy.compression import Compression
 
-_rank = HorovodBasics().rank
 _FLAGS = {Compression.none: 0, Compression.fp16: abi.WIRE_FLOAT16, Compression.bf16: abi.WIRE_BFLOAT16}
 
 
 def _call(kind: str, name: str | None, process_set: ProcessSet, **more: Any) -> Call:
-    identifier = id_of(process_set)
-    ranks = ranks_of(identifier)
-    own = _rank()
     if name is not None:
         name_bytes(name)
-    return Call(kind, name, process_set, identifier, len(ranks), ranks.index(own) if own in ranks else 0, **more)
+    return Call(kind, name, process_set, numbering_of(id_of(process_set)), **more)
 
 
 def _array(tensor: Any) -> Any:
@@ -66,7 +63,7 @@ def _label(tree: Any, call: Call) -> None:
     if call.name is None:
         return
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
-    base = wire_name(call.wire_kind, call.name, call.set_id).decode()
+    base = wire_name(call.wire_kind, call.name, call.numbering.set_id).decode()
     for number, path in enumerate(paths, start=1):
         full = f"{base}_{number}of{len(paths)}"
         load().hvd_label_tensor(None, full.encode("utf-8", "replace"), path.encode("utf-8", "replace"))
@@ -100,7 +97,7 @@ def _reduction(
 ) -> Call:
     flags = _flags(compression, reduce_op)
     call = _call(kind, name, process_set, reduce_op=reduce_op, scale=scale, flags=flags, **more)
-    if reduce_op == abi.ADASUM and call.set_id != 0:
+    if reduce_op == abi.ADASUM and call.numbering.set_id != 0:
         raise HorovodUnsupportedError(f"process_set={process_set}: hvd.Adasum works among all ranks only")
     return call
 
@@ -114,6 +111,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    ordered: bool = False,
 ) -> jax.Array:
     """
     Return the reduction of all ranks' arrays; by default their average.
@@ -127,7 +125,7 @@ def allreduce(
     """
     reduce_op = reductions.choose(op, average)
     scale = factors(prescale_factor, postscale_factor)
-    call = _reduction("allreduce", name, process_set, reduce_op, scale, compression)
+    call = _reduction("allreduce", name, process_set, reduce_op, scale, compression, ordered=ordered)
     return _bind(call, _array(tensor))[0]
 
 
@@ -140,6 +138,7 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    ordered: bool = False,
 ) -> Any:
     """
     Return a tree of the reductions of all ranks' arrays at the same places. The tree has the same shape on all ranks.
@@ -151,10 +150,13 @@ def grouped_allreduce(
     """
     reduce_op = reductions.choose(op, average)
     scale = factors(prescale_factor, postscale_factor)
-    return _group(tensors, _reduction("allreduce", name, process_set, reduce_op, scale, compression, grouped=True))
+    more = {"grouped": True, "ordered": ordered}
+    return _group(tensors, _reduction("allreduce", name, process_set, reduce_op, scale, compression, **more))
 
 
-def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> jax.Array:
+def allgather(
+    tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set, ordered: bool = False
+) -> jax.Array:
     """
     Return all ranks' arrays, joined along the first dimension in rank order.
 
@@ -166,16 +168,22 @@ def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = gl
     >>> hvd.allgather(jnp.zeros((2, 3))).shape == (2 * hvd.size(), 3)
     True
     """
-    return _bind(_call("allgather", name, process_set), _rows(tensor, "allgather"))[0]
+    return _bind(_call("allgather", name, process_set, ordered=ordered), _rows(tensor, "allgather"))[0]
 
 
-def grouped_allgather(tensors: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
+def grouped_allgather(
+    tensors: Any, name: str | None = None, process_set: ProcessSet = global_process_set, ordered: bool = False
+) -> Any:
     """Return a tree with `allgather` of each array of a tree."""
-    return _group(tensors, _call("allgather", name, process_set, grouped=True), row_wise=True)
+    return _group(tensors, _call("allgather", name, process_set, grouped=True, ordered=ordered), row_wise=True)
 
 
 def broadcast(
-    tensor: Any, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ordered: bool = False,
 ) -> jax.Array:
     """
     Return root_rank's array on every rank. root_rank is a rank of the whole job, also for a process set.
@@ -186,11 +194,16 @@ def broadcast(
     >>> hvd.broadcast(jnp.array([1, 2]), root_rank=0)
     Array([1, 2], dtype=int32)
     """
-    return _bind(_call("broadcast", name, process_set, root_rank=checked_root(root_rank)), _array(tensor))[0]
+    call = _call("broadcast", name, process_set, root_rank=checked_root(root_rank), ordered=ordered)
+    return _bind(call, _array(tensor))[0]
 
 
 def alltoall(
-    tensor: Any, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: Any,
+    splits: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ordered: bool = False,
 ) -> Any:
     """
     Send parts of the array to all ranks, and return what they sent to this one, in rank order.
@@ -204,7 +217,7 @@ def alltoall(
     >>> hvd.alltoall(jnp.arange(hvd.size())).shape == (hvd.size(),)
     True
     """
-    call = _call("alltoall", name, process_set)
+    call = _call("alltoall", name, process_set, ordered=ordered)
     array = _rows(tensor, "alltoall")
     if splits is None:
         return _bind(call, array)[0]
@@ -225,6 +238,7 @@ def reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    ordered: bool = False,
 ) -> jax.Array:
     """
     Return this rank's rows of the reduction of all ranks' arrays: `Average` or `Sum`.
@@ -240,7 +254,7 @@ def reducescatter(
     """
     reduce_op = reductions.choose(op, None)
     scale = factors(prescale_factor, postscale_factor)
-    call = _reduction("reducescatter", name, process_set, reduce_op, scale, compression)
+    call = _reduction("reducescatter", name, process_set, reduce_op, scale, compression, ordered=ordered)
     return _bind(call, _rows(tensor, "reducescatter"))[0]
 
 
@@ -252,25 +266,29 @@ def grouped_reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    ordered: bool = False,
 ) -> Any:
     """Return a tree with `reducescatter` of each array of a tree."""
     reduce_op = reductions.choose(op, None)
     scale = factors(prescale_factor, postscale_factor)
-    call = _reduction("reducescatter", name, process_set, reduce_op, scale, compression, grouped=True)
+    more = {"grouped": True, "ordered": ordered}
+    call = _reduction("reducescatter", name, process_set, reduce_op, scale, compression, **more)
     return _group(tensors, call, row_wise=True)
 
 
-def barrier(process_set: ProcessSet = global_process_set, tensors: Any = None, name: str | None = None) -> Any:
+def barrier(
+    process_set: ProcessSet = global_process_set, tensors: Any = None, name: str | None = None, ordered: bool = False
+) -> Any:
     """
     Return when every rank of the set has called it.
 
     Give a tree of arrays as `tensors` to have it returned: in a compiled program, what is computed from these arrays
-    waits for the barrier, and nothing else does.
+    waits for the barrier, and nothing else does. With `ordered=True` the ordered operations after it wait, too.
 
     >>> import horovod.jax as hvd
     >>> hvd.init()
     >>> hvd.barrier()
     """
     leaves, structure = jax.tree_util.tree_flatten(tensors)
-    results = _bind(_call("barrier", name, process_set), *(_array(leaf) for leaf in leaves))
+    results = _bind(_call("barrier", name, process_set, ordered=ordered), *(_array(leaf) for leaf in leaves))
     return jax.tree_util.tree_unflatten(structure, results)

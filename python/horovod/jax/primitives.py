@@ -3,8 +3,9 @@
 The collective operations as primitives of JAX.
 
 Outside of jax.jit an operation runs at once, on NumPy's view of the arrays. In a compiled program it is a call of the
-library's function. The primitives have no effect in JAX's sense, because a program with an effect takes more than
-100 µs per call instead of 15; so JAX removes an operation whose result is not used, on all ranks alike.
+library's function. Unless the caller asks for order, an operation has no effect in JAX's sense, because a program with
+an effect takes more than 100 µs per call instead of 15. So JAX removes an operation whose result is not used, on all
+ranks alike.
 
 Derivatives are those of the sum of all ranks' results: a rank's gradient is what its operand adds to that sum.
 """
@@ -12,6 +13,8 @@ Derivatives are those of the sum of all ranks' results: a rank's gradient is wha
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,12 +25,10 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from horovod.common import abi, names
-from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodUnsupportedError
 from horovod.jax.calls import CODES, Call, run
 from horovod.jax.native import TARGET, ffi
 
-_own_rank = HorovodBasics().rank
 _LINEAR = (abi.SUM, abi.AVERAGE)
 
 
@@ -42,26 +43,40 @@ def _check_types(avals: Sequence[Any], call: Call) -> None:
 
 
 def _result_shape(shape: tuple[int, ...], call: Call) -> tuple[int, ...]:
+    size, index = call.numbering.size, call.numbering.index
     if call.kind == "allgather":
-        return (shape[0] * call.size, *shape[1:])
+        return (shape[0] * size, *shape[1:])
     if call.kind == "reducescatter":
-        return (shape[0] // call.size + (call.index < shape[0] % call.size), *shape[1:])
-    if call.kind == "alltoall" and shape[0] % call.size:
+        return (shape[0] // size + (index < shape[0] % size), *shape[1:])
+    if call.kind == "alltoall" and shape[0] % size:
         raise ValueError(
-            f"alltoall: tensor has {shape[0]} rows, which cannot be divided among {call.size} ranks: in a compiled "
+            f"alltoall: tensor has {shape[0]} rows, which cannot be divided among {size} ranks: in a compiled "
             "program every rank sends equal parts"
         )
     return shape
 
 
-def _result_types(*avals: Any, call: Call) -> list[jax.core.ShapedArray]:
-    if not avals:
+def _results(*avals: Any, call: Call) -> tuple[list[jax.core.ShapedArray], set[Any]]:
+    """Return the types of the results, and the effects of the operation."""
+    if not avals and not call.ordered:
         raise ValueError(
             "barrier: a compiled program keeps only what its results need: give the arrays that must wait, as in "
-            "x = hvd.barrier(tensors=x, name='begin')"
+            "x = hvd.barrier(tensors=x, name='begin'), or ordered=True"
         )
     _check_types(avals, call)
-    return [jax.core.ShapedArray(_result_shape(aval.shape, call), aval.dtype) for aval in avals]
+    effects = {_ordering().EFFECT} if call.ordered else set()
+    return [jax.core.ShapedArray(_result_shape(aval.shape, call), aval.dtype) for aval in avals], effects
+
+
+@functools.cache
+def _ordering() -> Any:
+    try:
+        return importlib.import_module("horovod.jax.ordering")
+    except (ImportError, AttributeError) as error:
+        raise HorovodUnsupportedError(
+            f"ordered=True needs a part of JAX that {jax.__version__} does not have ({error}): leave it out, and make "
+            "operations depend on each other's results instead"
+        ) from None
 
 
 def _devices(context: Any) -> int:
@@ -83,20 +98,23 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
             "rank runs programs for one device: start a rank per device, or leave the array on one device"
         )
     in_place = {i: i for i in range(len(operands))} if call.kind in ("allreduce", "broadcast", "barrier") else {}
+    attributes = {
+        "name": names.wire_name(call.wire_kind, call.name, call.numbering.set_id).decode(),
+        "op": np.int32(CODES[call.kind]),
+        "grouped": np.int32(call.grouped),
+        "process_set": np.int32(call.numbering.set_id),
+        "made_for_rank": np.int32(call.numbering.rank if call.needs_numbering else -1),
+        "made_for_ranks": call.numbering.digest() if call.needs_numbering else np.int64(0),
+        "reduce_op": np.int32(call.reduce_op),
+        "root_rank": np.int32(call.root_rank),
+        "prescale": np.float64(call.scale[0]),
+        "postscale": np.float64(call.scale[1]),
+        "flags": np.int32(call.flags),
+    }
+    if call.ordered:
+        return _ordering().lower(context, operands, in_place, attributes)
     rule = ffi.ffi_lowering(TARGET, has_side_effect=True, operand_output_aliases=in_place)
-    return rule(
-        context,
-        *operands,
-        name=names.wire_name(call.wire_kind, call.name, call.set_id).decode(),
-        op=np.int32(CODES[call.kind]),
-        grouped=np.int32(call.grouped),
-        process_set=np.int32(call.set_id),
-        reduce_op=np.int32(call.reduce_op),
-        root_rank=np.int32(call.root_rank),
-        prescale=np.float64(call.scale[0]),
-        postscale=np.float64(call.scale[1]),
-        flags=np.int32(call.flags),
-    )
+    return rule(context, *operands, **attributes)
 
 
 def _refuse_platform(_context: Any, *_operands: Any, call: Call) -> Any:
@@ -143,7 +161,7 @@ def _primitive(kind: str, transpose: Callable[[Sequence[Any], Sequence[Any], Cal
         return primitive.bind(*moved, call=call), places
 
     primitive.def_impl(lambda *operands, call: run(operands, call))
-    primitive.def_abstract_eval(_result_types)
+    primitive.def_effectful_abstract_eval(_results)
     ad.primitive_jvps[primitive] = jvp
     ad.primitive_transposes[primitive] = transposed
     batching.primitive_batchers[primitive] = batched
@@ -157,10 +175,10 @@ def _no_tangent(result: Any) -> Any:
     return ad.Zero(jax.core.ShapedArray(jnp.shape(result), jax.dtypes.float0))
 
 
-def _bind(kind: str, tensors: Sequence[Any], call: Call) -> Sequence[Any]:
+def _bind(kind: str, tensors: Sequence[Any], call: Call, uses_rank: bool = False) -> Sequence[Any]:
     """Run an operation as part of the derivative of another one."""
     if kind != call.kind:
-        call = dataclasses.replace(call, kind=kind, reduce_op=abi.SUM, scale=(1.0, 1.0), flags=0)
+        call = dataclasses.replace(call, kind=kind, reduce_op=abi.SUM, scale=(1.0, 1.0), flags=0, uses_rank=uses_rank)
     return PRIMITIVES[kind].bind(*tensors, call=call.derived("T"))
 
 
@@ -170,13 +188,14 @@ def _of_itself(cotangents: Sequence[Any], _types: Sequence[Any], call: Call) -> 
 
 def _of_broadcast(cotangents: Sequence[Any], _types: Sequence[Any], call: Call) -> Sequence[Any]:
     # Selected by a value, so that no rank's program is without the sum.
-    is_root = jnp.asarray(_own_rank() == call.root_rank)
-    return [jnp.where(is_root, one, jnp.zeros_like(one)) for one in _bind("allreduce", cotangents, call)]
+    is_root = jnp.asarray(call.numbering.rank == call.root_rank)
+    sums = _bind("allreduce", cotangents, call, uses_rank=True)
+    return [jnp.where(is_root, one, jnp.zeros_like(one)) for one in sums]
 
 
 def _of_allgather(cotangents: Sequence[Any], types: Sequence[Any], call: Call) -> Sequence[Any]:
     for cotangent, aval in zip(cotangents, types):
-        if cotangent.shape[0] != aval.shape[0] * call.size:
+        if cotangent.shape[0] != aval.shape[0] * call.numbering.size:
             raise HorovodUnsupportedError(
                 f"allgather: this rank brought {aval.shape[0]} of {cotangent.shape[0]} rows, and there are gradients "
                 "only if all ranks bring the same number: pad the arrays"
@@ -185,13 +204,14 @@ def _of_allgather(cotangents: Sequence[Any], types: Sequence[Any], call: Call) -
 
 
 def _of_reducescatter(cotangents: Sequence[Any], types: Sequence[Any], call: Call) -> Sequence[Any]:
+    size = call.numbering.size
     for aval in types:
-        if aval.shape[0] % call.size:
+        if aval.shape[0] % size:
             raise HorovodUnsupportedError(
-                f"reducescatter: {aval.shape[0]} rows cannot be divided among {call.size} ranks, and there are "
-                "gradients only if they can: pad the array"
+                f"reducescatter: {aval.shape[0]} rows cannot be divided among {size} ranks, and there are gradients "
+                "only if they can: pad the array"
             )
-    factor = call.scale[0] * call.scale[1] / (call.size if call.reduce_op == abi.AVERAGE else 1)
+    factor = call.scale[0] * call.scale[1] / (size if call.reduce_op == abi.AVERAGE else 1)
     gathered = _bind("allgather", cotangents, call)
     return gathered if factor == 1 else [one * jnp.asarray(factor, one.dtype) for one in gathered]
 

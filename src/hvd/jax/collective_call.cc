@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -67,6 +68,9 @@ uint64_t Elements(const XlaBuffer& buffer) {
   return elements;
 }
 
+// An operation that a program runs in order is given a token first, and its first result is one.
+bool IsToken(const void* buffer) { return static_cast<const XlaBuffer*>(buffer)->dtype == kXlaToken; }
+
 // jaxlib up to 0.4.38 gives arrays without elements no memory, and the engine takes NULL for "no memory is given".
 void* AddressOf(void* data) {
   static char nothing;
@@ -76,11 +80,33 @@ void* AddressOf(void* data) {
 // The size of the result follows from the shapes and the number of ranks, not from what other ranks send.
 bool KnowsResult(int32_t op) { return op != HVD_ALLGATHER && op != HVD_ALLTOALL; }
 
+// Returns the ranks of a process set; without elements if there is no job, or no such set.
+std::vector<int32_t> RanksOf(int32_t process_set) {
+  int32_t size = 0;
+  if (hvd_query(nullptr, HVD_SIZE, &size) != HVD_OK) return {};
+  std::vector<int32_t> ranks(static_cast<size_t>(size));
+  if (process_set == 0) {
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  if (hvd_process_set_ranks(nullptr, process_set, ranks.data(), size, &size) != HVD_OK) return {};
+  ranks.resize(static_cast<size_t>(size));
+  return ranks;
+}
+
+// As in python/horovod/jax/numbering.py.
+int64_t Digest(const std::vector<int32_t>& ranks) {
+  uint64_t digest = 0xcbf29ce484222325;
+  for (const int32_t rank : ranks) digest = (digest ^ static_cast<uint64_t>(rank)) * 0x100000001b3;
+  return static_cast<int64_t>(digest);
+}
+
 }  // namespace
 
 XlaError* CollectiveCall::Start(XlaCall* call) {
   std::unique_ptr<CollectiveCall> self(new CollectiveCall(call->api));
-  if (!self->ReadAttributes(call->attributes) || !self->ReadBuffers(call->operands, call->results)) {
+  if (!self->ReadAttributes(call->attributes) || !self->CheckNumbering() ||
+      !self->ReadBuffers(call->operands, call->results)) {
     return self->Error();
   }
   self->open_ = self->parts_.size() + 1;
@@ -102,27 +128,45 @@ bool CollectiveCall::ReadAttributes(const XlaAttributes& attributes) {
       continue;
     }
     const void* value = static_cast<const XlaScalar*>(attributes.values[i])->value;
-    int32_t* whole = name == "op"            ? &common_.op
-                     : name == "reduce_op"   ? &common_.reduce_op
-                     : name == "root_rank"   ? &common_.root_rank
-                     : name == "process_set" ? &common_.process_set
-                     : name == "flags"       ? &common_.flags
-                     : name == "grouped"     ? &grouped_
-                                             : nullptr;
+    int32_t* whole = name == "op"              ? &common_.op
+                     : name == "reduce_op"     ? &common_.reduce_op
+                     : name == "root_rank"     ? &common_.root_rank
+                     : name == "process_set"   ? &common_.process_set
+                     : name == "flags"         ? &common_.flags
+                     : name == "grouped"       ? &grouped_
+                     : name == "made_for_rank" ? &made_for_rank_
+                                               : nullptr;
     if (whole != nullptr) std::memcpy(whole, value, sizeof *whole);
+    if (name == "made_for_ranks") std::memcpy(&made_for_ranks_, value, sizeof made_for_ranks_);
     if (name == "prescale") std::memcpy(&common_.prescale, value, sizeof common_.prescale);
     if (name == "postscale") std::memcpy(&common_.postscale, value, sizeof common_.postscale);
   }
   return true;
 }
 
+bool CollectiveCall::CheckNumbering() {
+  if (made_for_rank_ < 0) return true;
+  int32_t rank = 0;
+  // Without a job, Submit says so.
+  if (hvd_query(nullptr, HVD_RANK, &rank) != HVD_OK) return true;
+  const std::vector<int32_t> ranks = RanksOf(common_.process_set);
+  if (rank == made_for_rank_ && Digest(ranks) == made_for_ranks_) return true;
+  Fail(HVD_FAILED_PRECONDITION, name_ + ": the program was compiled when this process was rank " +
+                                    std::to_string(made_for_rank_) + " among other ranks, and now it is rank " +
+                                    std::to_string(rank) + " with " + std::to_string(ranks.size()) +
+                                    " ranks in process set " + std::to_string(common_.process_set) +
+                                    ": compile the program again. Functions of jax.jit compile again by themselves");
+  return false;
+}
+
 bool CollectiveCall::ReadBuffers(const XlaBuffers& operands, const XlaBuffers& results) {
-  if (operands.size != results.size || operands.size == 0) {
+  const bool is_barrier = common_.op == HVD_BARRIER;
+  const int64_t first = operands.size > 0 && IsToken(operands.items[0]) ? 1 : 0;
+  if (operands.size != results.size || operands.size == (is_barrier ? 0 : first)) {
     Fail(HVD_INTERNAL, name_ + ": the program has other numbers of operands and results: reinstall the hvd package");
     return false;
   }
-  const bool is_barrier = common_.op == HVD_BARRIER;
-  parts_.resize(is_barrier ? 1 : static_cast<size_t>(operands.size));
+  parts_.resize(is_barrier ? 1 : static_cast<size_t>(operands.size - first));
   requests_.assign(parts_.size(), common_);
   for (size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
@@ -133,9 +177,9 @@ bool CollectiveCall::ReadBuffers(const XlaBuffers& operands, const XlaBuffers& r
     requests_[i].done = &OnDone;
     requests_[i].done_arg = &part;
   }
-  for (int64_t i = 0; i < operands.size; ++i) {
-    const auto& input = *static_cast<const XlaBuffer*>(operands.items[i]);
-    const auto& result = *static_cast<const XlaBuffer*>(results.items[i]);
+  for (int64_t i = 0; i < operands.size - first; ++i) {
+    const auto& input = *static_cast<const XlaBuffer*>(operands.items[i + first]);
+    const auto& result = *static_cast<const XlaBuffer*>(results.items[i + first]);
     const int32_t dtype = HvdType(input.dtype);
     if (dtype < 0) {
       Fail(HVD_INVALID_ARGUMENT, "tensor " + name_ + " has a type that Horovod does not send");

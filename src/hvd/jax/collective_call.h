@@ -36,6 +36,7 @@ class CollectiveCall {
 
   // Each returns whether the call is good; if not, it sets the failure.
   bool ReadAttributes(const XlaAttributes& attributes);
+  bool CheckNumbering();
   bool ReadBuffers(const XlaBuffers& operands, const XlaBuffers& results);
   // Returns HVD_IN_PROGRESS if OnDone ends the call, else the call's status.
   int Submit();
@@ -53,8 +54,10 @@ class CollectiveCall {
 
   const XlaApi* api_;
   std::string name_;
-  int32_t grouped_ = 0;      // names of parts have numbers
-  hvd_request common_ = {};  // what all tensors of the call have in common
+  int32_t grouped_ = 0;         // names of parts have numbers
+  int32_t made_for_rank_ = -1;  // this rank's number when the program was made; -1: the program fits any
+  int64_t made_for_ranks_ = 0;  // digest of the process set's ranks at that time
+  hvd_request common_ = {};     // what all tensors of the call have in common
   std::vector<Part> parts_;
   std::vector<hvd_request> requests_;
   XlaFuture* future_ = nullptr;

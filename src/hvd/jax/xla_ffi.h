@@ -39,6 +39,8 @@ struct XlaMetadataExtension {
   XlaMetadata* metadata;
 };
 
+inline constexpr int kXlaToken = 17;  // a type of buffers without data
+
 struct XlaBuffer {
   size_t struct_size;
   XlaExtension* extensions;
