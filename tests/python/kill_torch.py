@@ -14,6 +14,7 @@ import random
 import re
 import statistics
 import sys
+import tempfile
 
 import spawn
 
@@ -49,13 +50,11 @@ except RuntimeError as error:
 """
 
 
-def once(ranks: int, victim: int, delay: float) -> list[float]:
+def once(program: str, framework: str, ranks: int, victim: int, delay: float) -> list[float]:
     """Kill one rank; return the seconds after which each of the others raised."""
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-c", RANK, str(ranks), str(victim), str(delay), f"{folder}/store"]
-        results = spawn.spawn(words, ranks, timeout=60, preloaded="torch")
+        words = [sys.executable, "-c", program, str(ranks), str(victim), str(delay), f"{folder}/store"]
+        results = spawn.spawn(words, ranks, timeout=60, preloaded=framework)
     report = "\n".join(map(spawn.describe, results))
     killed = float(re.search(r"KILLED ([\d.]+)", results[victim].output)[1])
     seconds = []
@@ -68,9 +67,9 @@ def once(ranks: int, victim: int, delay: float) -> list[float]:
     return seconds
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(description: str, program: str, framework: str) -> None:
+    """Command line. `program` is one rank; `framework` is imported already when it begins."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -78,7 +77,7 @@ def main() -> None:
     seconds: list[float] = []
     for _ in range(options.kills):
         ranks = choose.choice([2, 3])
-        seconds += once(ranks, choose.randrange(ranks), choose.uniform(0, 0.05))
+        seconds += once(program, framework, ranks, choose.randrange(ranks), choose.uniform(0, 0.05))
     seconds.sort()
     marks = (statistics.median(seconds), seconds[len(seconds) * 95 // 100], seconds[-1])
     times = ", ".join(f"{1000 * one:.1f}" for one in marks)
@@ -86,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, RANK, "torch")

@@ -87,7 +87,9 @@ def test_a_killed_rank_is_named(executor, tmp_path, rank):
         ranks.run(waiting(), args=[str(tmp_path), "wait"])
     times["exception"] = time.monotonic()
     launching.wait_until(lambda: "notice" in times)
-    print(f"{(times['exception'] - times['notice']) * 1000:.0f} ms from Ray's notice to the exception")
+    seconds = times["exception"] - times["notice"]
+    print(f"{seconds * 1000:.0f} ms from Ray's notice to the exception")
+    assert seconds < 10  # meant: 0.2 s; a busy machine may take longer
     with pytest.raises(RuntimeError, match=rf"rank {rank} .* was lost: .*; call shutdown\(\) and start\(\)"):
         ranks.run(waiting(), args=[str(tmp_path), "none"])
     ranks.shutdown()
