@@ -133,17 +133,56 @@ def test_the_step_is_counted_once_and_input_ends_for_all():
     assert made.get_variable_value("global_step") == 5
 
 
+@in_one_start(2)
+def test_when_checkpoints_are_saved():
+    import os
+    import tempfile
+
+    from horovod.tensorflow.estimator import Estimator, RunConfig
+
+    def of(config):
+        return config.save_checkpoints_steps, config.save_checkpoints_secs
+
+    assert of(RunConfig()) == (None, 600)
+    assert of(RunConfig(save_checkpoints_steps=5)) == (5, None)
+    assert of(RunConfig(save_checkpoints_secs=5)) == (None, 5)
+    assert of(RunConfig(save_checkpoints_steps=5).replace(save_checkpoints_secs=60)) == (None, 60)
+    assert of(RunConfig().replace(save_checkpoints_steps=5, tf_random_seed=1)) == (5, None)
+    assert RunConfig(save_checkpoints_steps=5).replace(model_dir="here").model_dir == "here"
+    with pytest.raises(ValueError, match="RunConfig has no save_steps"):
+        RunConfig().replace(save_steps=5)
+    for config in (
+        RunConfig(save_checkpoints_steps=None),
+        RunConfig(save_checkpoints_secs=None),
+        RunConfig().replace(save_checkpoints_secs=None),
+    ):
+        assert of(config) == (None, None)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Estimator(model_fn, folder, config, {"batch": BATCH, "begin": 0.25, "minimize": True})
+        made.train(input_fn, steps=2)
+        assert not [name for name in os.listdir(folder) if "ckpt" in name]
+        assert made.latest_checkpoint() is None
+
+
 @pytest.mark.row("h15")
 @in_one_start(2)
 def test_variables_that_are_sums_are_saved_by_all_ranks():
+    import os
+    import tempfile
+
+    import horovod.tensorflow as hvd
     import tensorflow as tf
     from horovod.tensorflow.estimator import Estimator, RunConfig
     from horovod.tensorflow.strategy import HorovodStrategy
 
     strategy = HorovodStrategy()
-    made = estimator(strategy, counts=True)
-    made.train(input_fn, max_steps=4)
-    assert made.get_variable_value("rows_seen") == 0.0  # nobody ran the assignment
+    with tempfile.TemporaryDirectory() as own:
+        made = estimator(strategy, folder=f"{own}/{hvd.rank()}", counts=True)
+        tempfile.tempdir = own
+        made.train(input_fn, max_steps=4)
+        tempfile.tempdir = None
+        assert os.listdir(own) == (["0"] if hvd.rank() == 0 else [])
+        assert hvd.rank() or made.get_variable_value("rows_seen") == 0.0  # nobody ran the assignment
     by_time = Estimator(model_fn, config=RunConfig(train_distribute=strategy), params=made.params)
     with pytest.raises(ValueError, match="save_checkpoints_steps"):
         by_time.train(input_fn, max_steps=1)

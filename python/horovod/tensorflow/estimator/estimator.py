@@ -100,12 +100,12 @@ class Estimator:
         for name, value in (("steps", steps), ("max_steps", max_steps)):
             if value is not None and value < 1:
                 raise ValueError(f"{show(name, value)} is too small: give a number from 1 on")
-        with self._graph() as strategy:
+        with self._graph() as strategy, tempfile.TemporaryDirectory(prefix="estimator-") as scratch:
             together = self._size() > 1 and strategy.extended.experimental_enable_get_next_as_optional
             step = self._step(_training, strategy, input_fn, ModeKeys.TRAIN, together)
             creator, scaffold = self._creator(step.spec.scaffold, self._own_checkpoint())
             wanted = [*(hooks or ()), *(step.spec.training_hooks or ())]
-            wanted += self._training_hooks(step, scaffold, saving_listeners)
+            wanted += self._training_hooks(step, scaffold, saving_listeners, scratch)
             if steps is not None or max_steps is not None:
                 wanted.append(v1.train.StopAtStepHook(steps, max_steps))
             number = v1.train.get_global_step()
@@ -192,7 +192,7 @@ class Estimator:
         spreads = self._size() > 1
         return session.Creator(scaffold, self._config.session_config, checkpoint, spreads), scaffold
 
-    def _training_hooks(self, step: steps.Step, scaffold: Any, listeners: Any) -> list[Any]:
+    def _training_hooks(self, step: steps.Step, scaffold: Any, listeners: Any, scratch: str) -> list[Any]:
         config, first = self._config, self._rank() == 0
         hooks: list[Any] = [v1.train.NanTensorHook(step.loss)]
         together = session.read_together()
@@ -201,11 +201,11 @@ class Estimator:
                 "the model has variables that all ranks read together, so all ranks save at the same step: give "
                 "RunConfig(save_checkpoints_steps=...)"
             )
-        if first or together:
+        if config.saves and (first or together):
             hooks.append(
                 v1.train.CheckpointSaverHook(
                     # The files of other ranks have no reader.
-                    self._folder if first else tempfile.mkdtemp(prefix="estimator-"),
+                    self._folder if first else scratch,
                     save_secs=config.save_checkpoints_secs,
                     save_steps=config.save_checkpoints_steps,
                     scaffold=scaffold,
