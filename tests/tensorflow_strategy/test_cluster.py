@@ -56,8 +56,10 @@ def test_tasks_that_do_not_come_together():
     rank = hvd.rank()
     with pytest.raises(ValueError, match="leave hvd"), variables(TF_CONFIG=_config(["a:1", "b:1", "c:1"], 0)):
         MultiWorkerStrategy()
-    with variables(TF_CONFIG="{"), pytest.raises(ValueError, match=r"TF_CONFIG='\{' cannot be read"):
+    with variables(TF_CONFIG="{"), pytest.raises(ValueError, match=r"TF_CONFIG='\{' gives no cluster: "):
         MultiWorkerStrategy()
+    with pytest.raises(ValueError, match=r"^Unreachable gives no cluster: no pods$"):
+        MultiWorkerStrategy(Unreachable())
     with cluster(chief=True, HOROVOD_START_TIMEOUT="0.5"):
         if rank == 0:
             with pytest.raises(
@@ -72,6 +74,15 @@ def test_tasks_that_do_not_come_together():
         strategy = MultiWorkerStrategy()
         assert (strategy.num_replicas_in_sync, hvd.rank()) == (2, rank)
         assert strategy.cluster_resolver.task_type == ("worker" if rank else "chief")
+
+
+class Unreachable:
+    """A resolver whose source does not answer."""
+
+    task_type, task_id = "worker", 0
+
+    def cluster_spec(self):
+        raise ValueError("no pods")
 
 
 def _config(addresses, index):
@@ -93,15 +104,22 @@ def cluster_of_two_minds(rank):
 def test_tasks_on_two_hosts():
     import os
     import secrets
+    import socket
     import tempfile
 
     import horovod.tensorflow as hvd
+    from horovod.common.exceptions import HorovodInitError
     from horovod.tensorflow.strategy import MultiWorkerStrategy
 
     rank = hvd.rank()
     with tempfile.NamedTemporaryFile("w", delete=False) as file:  # of mode 0600
         file.write(hvd.broadcast_object(secrets.token_hex(32)))
     with cluster(HOROVOD_TOKEN_FILE=file.name, HOROVOD_HOSTNAME=f"host{rank}"):
+        with socket.create_server(("", 0)) as server:
+            address = f"localhost:{server.getsockname()[1]}"
+            there = pytest.raises(HorovodInitError, match=rf"listens at {address}\. If it is a tf\.distribute\.Server")
+            with variables(TF_CONFIG=_config([address, "localhost:1"], 0)), there:
+                MultiWorkerStrategy()
         strategy = MultiWorkerStrategy()
         assert (hvd.local_size(), hvd.cross_size(), strategy.num_replicas_in_sync) == (1, 2, 2)
         assert strategy.reduce("SUM", rank + 1.0) == 3.0
@@ -123,6 +141,15 @@ def test_names_of_the_device_package():
     other = ipu.ipu_multi_worker_strategy.IPUMultiWorkerStrategy(resolver, ipu_device="/device:IPU:1")
     assert isinstance(other, strategy.MultiWorkerStrategy)
     assert other.num_replicas_in_sync == one.num_replicas_in_sync == 2
+    named = ipu.config.IPUConfig()
+    named.auto_select_ipus, named.device_connection.version = 1, "ipu2"
+    named.configure_ipu_system()
+    with pytest.raises(ValueError, match="num_ipus=2: each rank has one device"):
+        named.auto_select_ipus = 2
+    assert ipu.horovod.ipu_horovod_strategy.IPUHorovodStrategyV1 is ipu.IPUHorovodStrategy
+    assert ipu.ipu_multi_worker_strategy.IPUMultiWorkerStrategyV1 is ipu.IPUMultiWorkerStrategy
+    # An MPI that is not installed is not missed, because nothing opens its library.
+    assert "libmpi" not in pathlib.Path("/proc/self/maps").read_text()
     options = ipu.utils.auto_select_ipus(ipu.utils.create_ipu_config(profiling=True), num_ipus=1)
     run = ipu.ipu_run_config.IPURunConfig(iterations_per_loop=10, ipu_options=options)
     assert isinstance(ipu.ipu_run_config.RunConfig(ipu_run_config=run, train_distribute=one), estimator.RunConfig)

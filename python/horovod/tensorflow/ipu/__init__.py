@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from horovod import compat
 from horovod.compat import tf1_estimator, tf1_keras
-from horovod.tensorflow.ipu import horovod, ipu_estimator, ipu_multi_worker_strategy, ipu_run_config, utils
+from horovod.tensorflow.ipu import config, horovod, ipu_estimator, ipu_multi_worker_strategy, ipu_run_config, utils
 from horovod.tensorflow.ipu.horovod.ipu_horovod_strategy import IPUHorovodStrategy
 from horovod.tensorflow.ipu.ipu_estimator import IPUEstimator, IPUEstimatorSpec
 from horovod.tensorflow.ipu.ipu_multi_worker_strategy import IPUMultiWorkerStrategy
@@ -31,6 +31,7 @@ __all__ = [
     "IPUEstimatorSpec",
     "IPURunConfig",
     "RunConfig",
+    "config",
     "horovod",
     "ipu_estimator",
     "ipu_multi_worker_strategy",

@@ -23,3 +23,6 @@ class IPUMultiWorkerStrategy(MultiWorkerStrategy):
         self, cluster_resolver: Any, ipu_device: str = "/device:IPU:0", variables_on_host: bool = False
     ) -> None:
         super().__init__(cluster_resolver, found(ipu_device), variables_on_host)
+
+
+IPUMultiWorkerStrategyV1 = IPUMultiWorkerStrategy

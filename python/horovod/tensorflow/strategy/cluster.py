@@ -11,6 +11,8 @@ import dataclasses
 import os
 from typing import Any
 
+import tensorflow as tf
+
 from horovod.common import starting
 from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodInitError, HorovodTimeoutError
@@ -18,6 +20,9 @@ from horovod.common.objects import allgather_object
 
 # Users start workers by hand, each in its own terminal.
 START_TIMEOUT_S = 600.0
+
+# What the engine says of it; see rendezvous/tcp/server.cc.
+_PORT_IS_TAKEN = "the store's port is taken"
 
 _TYPES = ("chief", "worker", "evaluator")
 
@@ -55,7 +60,10 @@ def of_resolver(resolver: Any) -> Cluster:
         jobs = spec.as_dict() if spec is not None else {}
         kind, index = resolver.task_type, resolver.task_id
     except ValueError as error:
-        raise ValueError(f"TF_CONFIG={os.environ.get('TF_CONFIG')!r} cannot be read: {error}") from error
+        source = type(resolver).__name__
+        if isinstance(resolver, tf.distribute.cluster_resolver.TFConfigClusterResolver):
+            source = f"TF_CONFIG={os.environ.get('TF_CONFIG')!r}"
+        raise ValueError(f"{source} gives no cluster: {error}") from error
     return of_jobs(jobs, kind, index)
 
 
@@ -141,8 +149,16 @@ def _meet(cluster: Cluster, basics: HorovodBasics) -> None:
         basics.init_at(starting.Place(cluster.rank, cluster.size, cluster.tasks[0][2], seconds))
     except (HorovodInitError, HorovodTimeoutError, ValueError, PermissionError) as error:
         tasks = "; ".join(f"rank {rank} is {cluster.name_of(rank)}" for rank in range(cluster.size))
-        raise type(error)(f"the tasks of the cluster did not come together: {error}. {tasks}") from error
+        reason = _taken(cluster) if _PORT_IS_TAKEN in str(error) else error
+        raise type(error)(f"the tasks of the cluster did not come together: {reason}. {tasks}") from error
     _compare(cluster, basics)
+
+
+def _taken(cluster: Cluster) -> str:
+    return (
+        f"another program listens at {cluster.tasks[0][2]}. If it is a tf.distribute.Server of this task, remove it, "
+        "because the strategy needs none, or create it after the strategy. Otherwise give the task another port"
+    )
 
 
 def _compare(cluster: Cluster, basics: HorovodBasics) -> None:

@@ -16,6 +16,7 @@ from tensorflow.python.distribute import (
     multi_worker_util,
     values,
 )
+from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
 Strategy = distribute_lib.Strategy
@@ -66,8 +67,10 @@ _ATTRIBUTES = {
         "should_checkpoint",
         "should_save_summary",
         "worker_devices",
+        "worker_devices_by_replica",
     ),
-    DistributedVariable: ("values", "_devices"),
+    DistributedVariable: ("values", "_common_name", "_devices"),
+    resource_variable_ops.BaseResourceVariable: ("_initial_value", "_initializer_op"),
 }
 
 
@@ -79,5 +82,9 @@ def missing() -> list[str]:
     []
     """
     return [
-        f"{owner.__name__}.{name}" for owner, names in _ATTRIBUTES.items() for name in names if not hasattr(owner, name)
+        f"{owner.__name__}.{name}"
+        for owner, names in _ATTRIBUTES.items()
+        for name in names
+        # Objects get some attributes when they are made.
+        if not hasattr(owner, name) and name not in owner.__init__.__code__.co_names
     ]

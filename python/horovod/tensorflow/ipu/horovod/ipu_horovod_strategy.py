@@ -17,3 +17,6 @@ class IPUHorovodStrategy(HorovodStrategy):
 
     def __init__(self, ipu_device: str = "/device:IPU:0", variables_on_host: bool = False) -> None:
         super().__init__(found(ipu_device), variables_on_host)
+
+
+IPUHorovodStrategyV1 = IPUHorovodStrategy
