@@ -79,21 +79,19 @@ def test_broadcast_after_the_first_batch():
     loss_of = tf.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     @tf.function
-    def training_step(images, labels, first_batch):
-        with tf.GradientTape() as tape:
-            loss = loss_of(labels, model(images, training=True))
-        tape = hvd.DistributedGradientTape(tape)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        if first_batch:
-            hvd.broadcast_variables(model.variables, root_rank=0)
-            hvd.broadcast_variables(optimizer.variables, root_rank=0)
-        return loss
+    def one(rows, classes, spreads):
+        with tf.GradientTape() as recorded:
+            error = loss_of(classes, model(rows))
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(hvd.DistributedGradientTape(recorded).gradient(error, weights), weights))
+        if spreads:
+            for some in (model.variables, optimizer.variables):
+                hvd.broadcast_variables(some, root_rank=0)
 
     random = np.random.default_rng(hvd.rank())
     for batch in range(5):
-        images, labels = random.normal(size=(6, 3)).astype("float32"), random.integers(0, 2, 6)
-        training_step(tf.constant(images), tf.constant(labels), batch == 0)
+        rows, classes = random.normal(size=(6, 3)).astype("float32"), random.integers(0, 2, 6)
+        one(tf.constant(rows), tf.constant(classes), batch == 0)
     assert same_on_all_ranks([*model.variables, *optimizer.variables])
     assert int(optimizer.iterations) == 5
 

@@ -195,11 +195,9 @@ import horovod.tensorflow as hvd
 print(time.perf_counter() - start)
 assert "keras" not in sys.modules or "keras" in before
 hvd.init()
-gpus = tf.config.experimental.list_physical_devices("GPU")
-for gpu in gpus:
-    tf.config.experimental.set_memory_growth(gpu, True)
-if gpus:
-    tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+found = tf.config.experimental.list_physical_devices("GPU")
+[tf.config.experimental.set_memory_growth(one, True) for one in found]
+tf.config.experimental.set_visible_devices(found[hvd.local_rank() :][:1], "GPU")
 tf.config.set_visible_devices(tf.config.list_physical_devices("CPU"), "CPU")
 tf.config.threading.set_inter_op_parallelism_threads(1)
 assert hvd.allreduce(tf.constant(2.0)).numpy() == 2.0

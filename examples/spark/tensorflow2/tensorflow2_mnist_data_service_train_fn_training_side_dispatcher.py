@@ -19,20 +19,15 @@ def train_fn(compute_config: TfDataServiceConfig, reuse_dataset: bool = False, r
     pictures = (pictures / 16.0).reshape(-1, 8, 8, 1).astype(np.float32)
     dataset = tf.data.Dataset.from_tensor_slices((pictures, labels.astype(np.int64)))
 
-    with tf_data_service(compute_config, rank) as dispatcher_address:
+    together = {"job_name": "digits"} if reuse_dataset else {}
+    if round_robin:
+        together.update(consumer_index=rank, num_consumers=size)
+    with tf_data_service(compute_config, rank) as address:
         dataset = (
             dataset.repeat()
             .shuffle(10000)
             .batch(64)
-            .apply(
-                tf.data.experimental.service.distribute(
-                    processing_mode="distributed_epoch",
-                    service=dispatcher_address,
-                    job_name="job" if reuse_dataset else None,
-                    consumer_index=rank if round_robin else None,
-                    num_consumers=size if round_robin else None,
-                )
-            )
+            .apply(tf.data.experimental.service.distribute("distributed_epoch", address, **together))
             .prefetch(tf.data.experimental.AUTOTUNE)
         )
         fit(dataset)
