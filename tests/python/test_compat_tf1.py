@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import sys
+
+import launching
 import pytest
 from ranks import in_one_start, on_ranks
 
@@ -65,3 +68,42 @@ def test_eager_execution_with_a_configuration():
     # Mean gradients of 1.5 and a momentum of one half.
     assert weight.numpy().tolist() == [1.0 - 0.5 * 1.5 - 0.5 * 2.25]
     assert int(tf.train.get_global_step()) == 2
+
+
+FIRST_LINE = """
+import horovod.compat.tf1
+import numpy as np
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+
+def model_fn(features, labels, mode):
+    loss = tf.losses.mean_squared_error(labels, tf.layers.dense(features["x"], 1))
+    if mode == tf.estimator.ModeKeys.EVAL:
+        return tf.estimator.EstimatorSpec(mode, loss=loss)
+    optimizer = tf.train.GradientDescentOptimizer(0.1)
+    train_op = optimizer.minimize(loss, global_step=tf.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+rows = np.ones([8, 2], "float32")
+read = tf.estimator.inputs.numpy_input_fn({"x": rows}, rows[:, :1], batch_size=4, num_epochs=None, shuffle=True)
+config = tf.estimator.RunConfig(session_config=tf.ConfigProto(intra_op_parallelism_threads=1))
+made = tf.estimator.Estimator(model_fn, config=config)
+made.train(read, steps=2, hooks=[tf.estimator.StepCounterHook(1)])
+assert v1.estimator.Estimator is tf.estimator.Estimator
+print(tf.executing_eagerly(), made.evaluate(read, steps=1)["global_step"])
+"""
+
+
+@pytest.mark.row("a4", "a11")
+def test_a_program_that_asks_for_it_in_its_first_line():
+    result = launching.run([sys.executable, "-c", FIRST_LINE], launching.clean_environment(TF_CPP_MIN_LOG_LEVEL="3"))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["False 2"]
+
+
+def test_the_report_of_a_failed_rank_names_the_line(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("# as today's in that it has no name of TensorFlow 1\n")
+    (tmp_path / "train.py").write_text("import tensorflow as tf\n\nconfig = tf.ConfigProto()\n")
+    result = launching.horovodrun("-np", 2, sys.executable, tmp_path / "train.py", env={"HOROVOD_COMPAT": "0"})
+    assert result.returncode == 1
+    assert "write config = tf.compat.v1.ConfigProto()   or run it with --compat tf1; python -m" in result.stderr

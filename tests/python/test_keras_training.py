@@ -227,14 +227,15 @@ def test_sessions_of_keras_2():
     # Libraries see today's names, and without Keras 2 there are no layers.
     assert not eval("hasattr(tf, 'Session')", {"__name__": "keras.models", "tf": tf})
     assert hasattr(tf, "Session")
-    from horovod.compat import tf1
+    from horovod.compat import tf1_keras
 
-    tf1.HAS_KERAS_2 = False
-    with pytest.raises(
-        AttributeError, match=r"tf.layers needs Keras 2, which is not installed: pip install tf_keras~="
-    ):
-        tf.layers  # noqa: B018
-    tf1.HAS_KERAS_2 = True
+    v1 = tf.compat.v1
+    kept = v1.layers, v1.nn.rnn_cell
+    tf1_keras.explain_what_is_missing(v1)
+    for use in (lambda: tf.layers.dense, lambda: v1.layers.dense, lambda: tf.nn.rnn_cell.LSTMCell):
+        with pytest.raises(AttributeError, match=r" needs Keras 2, which is not installed: pip install tf_keras~="):
+            use()
+    v1.layers, v1.nn.rnn_cell = kept
     with pytest.raises(AttributeError, match=r"no tf.contrib any more; python -m horovod.compat SCRIPT"):
         tf.contrib  # noqa: B018
 

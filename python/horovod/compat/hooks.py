@@ -29,6 +29,14 @@ def after_import(name: str, function: Callable[[], None]) -> None:
         sys.meta_path.insert(0, _finder)
 
 
+def for_compat_v1(function: Callable[[ModuleType], None]) -> None:
+    """Call `function` with tf.compat.v1, and with the second module that `import tensorflow.compat.v1` puts there."""
+    function(sys.modules["tensorflow"].compat.v1)
+    name = "tensorflow.compat.v1"
+    if name not in sys.modules:
+        after_import(name, lambda: function(sys.modules[name]))
+
+
 class _Finder:
     """Stands before Python's own finders while something is waited for, and lets them find it."""
 

@@ -7,6 +7,8 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+from horovod.compat import hooks
+
 
 class _Estimator(ModuleType):
     """Imports the estimator when the program uses it."""
@@ -19,6 +21,10 @@ class _Estimator(ModuleType):
 
 def offer(tensorflow: ModuleType) -> None:
     """Give `tf` and `tf.compat.v1` the module, unless this release of TensorFlow has one."""
-    for module in (tensorflow, tensorflow.compat.v1):
-        if not hasattr(module, "estimator"):
-            module.estimator = _Estimator("tensorflow.estimator", __doc__)  # type: ignore[attr-defined]
+    _offer_to(tensorflow)
+    hooks.for_compat_v1(_offer_to)
+
+
+def _offer_to(module: ModuleType) -> None:
+    if not hasattr(module, "estimator"):
+        module.estimator = _Estimator("tensorflow.estimator", __doc__)  # type: ignore[attr-defined]

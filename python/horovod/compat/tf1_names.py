@@ -14,7 +14,7 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any, Callable
 
-from horovod.compat import tf1_eager, tf1_estimator
+from horovod.compat import hooks, tf1, tf1_eager, tf1_estimator, tf1_keras
 
 _LIBRARIES = {"tensorflow", "keras", "tf_keras", "horovod"}
 _is_library: dict[str, bool] = {}
@@ -28,11 +28,17 @@ def build() -> None:
     if isinstance(tensorflow, _TensorFlow1):
         return
     _start_graphs(tensorflow)
-    v1 = tensorflow.compat.v1
-    v1.train.MonitoredTrainingSession = _with_global_step(v1.train.MonitoredTrainingSession)
+    train = tensorflow.compat.v1.train
+    train.MonitoredTrainingSession = _with_global_step(train.MonitoredTrainingSession)
     tf1_estimator.offer(tensorflow)
-    v1.enable_eager_execution = tf1_eager.with_config(v1.enable_eager_execution, tensorflow)
+    hooks.for_compat_v1(functools.partial(_bridge_v1, tensorflow))
     tensorflow.__class__ = _TensorFlow1
+
+
+def _bridge_v1(tensorflow: ModuleType, v1: ModuleType) -> None:
+    if not tf1.HAS_KERAS_2:
+        tf1_keras.explain_what_is_missing(v1)
+    v1.enable_eager_execution = tf1_eager.with_config(v1.enable_eager_execution, tensorflow)  # type: ignore[attr-defined]
 
 
 def _start_graphs(tensorflow: ModuleType) -> None:
@@ -64,8 +70,6 @@ class _TensorFlow1(ModuleType):
         if name.startswith("_") or name in _SAME or _asked_by_library(sys._getframe(1)):
             return plain(name)
         v1 = plain("compat").v1
-        if name == "layers":
-            return _layers(v1)
         if hasattr(v1, name):
             return getattr(v1, name)
         try:
@@ -94,15 +98,6 @@ def _asked_by_library(frame: FrameType) -> bool:
 def _is_installed(file: str | None) -> bool:
     folders = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
     return file is not None and any(folder in file for folder in folders)
-
-
-def _layers(v1: ModuleType) -> Any:
-    from horovod.compat import tf1
-
-    if not tf1.HAS_KERAS_2:
-        version = ".".join(v1.__version__.split(".")[:2])
-        raise AttributeError(f"tf.layers needs Keras 2, which is not installed: pip install tf_keras~={version}.0")
-    return v1.layers
 
 
 def _missing(name: str) -> None:
