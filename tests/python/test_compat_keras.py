@@ -2,6 +2,7 @@
 """The bridges to Keras 3: lines for Keras 2 work, and programs of today see Keras's own."""
 
 import copy
+import importlib
 import inspect
 import pathlib
 import pickle
@@ -11,7 +12,7 @@ import warnings
 
 import numpy as np
 import pytest
-from ranks import in_one_start
+from ranks import in_one_start, on_ranks
 
 GENERATOR = pathlib.Path(__file__).resolve().parents[2] / "tools" / "gen_compat_names.py"
 
@@ -58,19 +59,17 @@ def test_an_old_loop_with_a_tape():
     loss = tf.losses.MeanSquaredError()
 
     @tf.function
-    def training_step(images, labels, first_batch):
-        with tf.GradientTape() as tape:
-            loss_value = loss(labels, model(images, training=True))
-        tape = hvd.DistributedGradientTape(tape)
-        grads = tape.gradient(loss_value, model.trainable_variables)
-        opt.apply_gradients(zip(grads, model.trainable_variables))
-        if first_batch:
-            hvd.broadcast_variables(model.variables, root_rank=0)
-            hvd.broadcast_variables(opt.variables(), root_rank=0)
-        return loss_value
+    def one(rows, spreads):
+        with tf.GradientTape() as recorded:
+            error = loss(tf.ones([8, 2]), model(rows))
+        weights = model.trainable_variables
+        opt.apply_gradients(zip(hvd.DistributedGradientTape(recorded).gradient(error, weights), weights))
+        if spreads:
+            for some in (model.variables, opt.variables()):
+                hvd.broadcast_variables(some, root_rank=0)
 
     for step in range(3):
-        training_step(tf.random.normal([8, 4], seed=step), tf.ones([8, 2]), step == 0)
+        one(tf.random.normal([8, 4], seed=step), step == 0)
     everything = [np.asarray(one).tolist() for one in [*model.variables, *opt.variables()]]
     assert hvd.allgather_object(everything) == [everything] * hvd.size()
 
@@ -267,6 +266,33 @@ def test_copies_of_called_variables_are_plain():
 
     one = CalledList([1, 2])
     assert type(copy.deepcopy(one)) is type(pickle.loads(pickle.dumps(one))) is type(one()) is list
+
+
+@on_ranks(1, env={"HOROVOD_COMPAT": "0"}, preloaded="tensorflow")
+def test_without_bridges_keras_is_its_own():
+    import horovod.keras
+    import horovod.tensorflow  # noqa: F401
+
+    keras, _ = modules()
+    patched = [
+        keras.Model.compile,
+        keras.Model.fit,
+        keras.optimizers.Optimizer.__init__,
+        keras.mixed_precision.LossScaleOptimizer.apply,
+    ]
+    assert not [one for one in patched if "horovod" in one.__code__.co_filename]
+    assert not any("horovod.compat" in type(one).__module__ for one in sys.meta_path)
+    assert not hasattr(keras.Variable, "ref")
+    optimizer = keras.optimizers.SGD(0.1)
+    for call in (
+        lambda: optimizer.variables(),
+        lambda: network(keras, "sgd", experimental_run_tf_function=False),
+        lambda: optimizer.lr,
+        lambda: keras.optimizers.SGD(lr=0.1),
+        lambda: importlib.import_module("keras.utils.np_utils"),
+    ):
+        with pytest.raises((TypeError, AttributeError, ValueError, ModuleNotFoundError)):
+            call()
 
 
 @in_one_start(2)

@@ -248,12 +248,12 @@ def test_gradients_are_reduced_once_with_wrappers_of_horovod():
 
 
 @in_one_start(2)
-def test_all_ranks_skip_a_step_in_which_one_overflows():
+@with_each_strategy
+def test_all_ranks_skip_a_step_in_which_one_overflows(make):
     import horovod.tensorflow as hvd
     import tensorflow as tf
-    from horovod.tensorflow.strategy import HorovodStrategy
 
-    strategy = HorovodStrategy()
+    strategy = make()
     rows = np.ones([16, 2], "float32")
     rows[6] = np.inf  # of one rank's half of the second batch
     with strategy.scope():
@@ -269,6 +269,21 @@ def test_all_ranks_skip_a_step_in_which_one_overflows():
     )
     assert np.isfinite(model.get_weights()[0]).all()
     assert len({weight.tobytes() for weight in hvd.allgather_object(model.get_weights()[0])}) == 1
+
+    # As users ask for it: Keras wraps the optimizer.
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        with strategy.scope():
+            model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+            model.compile(tf.keras.optimizers.SGD(0.01), "mse")
+            model.fit(rows / 10, rows[:, :1] * 0, batch_size=4, shuffle=False, verbose=0)
+        scaling = model.optimizer
+        assert model.layers[0].compute_dtype == "float16"
+        found = int(scaling.inner_optimizer.iterations.numpy()), float(scaling.dynamic_scale.numpy())
+        assert hvd.allgather_object(found) == [(3, 2.0**14)] * 2
+        assert len({weight.tobytes() for weight in hvd.allgather_object(model.get_weights()[0])}) == 1
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
 
 
 def _nothing():

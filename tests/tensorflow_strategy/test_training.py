@@ -117,11 +117,10 @@ def test_keras(make):
 
 @pytest.mark.row("h5")
 @in_one_start(2, 3)
-def test_v1_optimizers():
-    from horovod.tensorflow.strategy import HorovodStrategy
-
+@with_each_strategy
+def test_v1_optimizers(make):
     keras, _ = modules()
-    strategy = HorovodStrategy()
+    strategy = make()
     for build in v1_optimizers().values():
         with strategy.scope():
             model, optimizer = network(keras), build()
@@ -132,10 +131,10 @@ def test_v1_optimizers():
 
 @pytest.mark.row("h5")
 @in_one_start(2)
-def test_a_v1_optimizer_in_a_session():
+@with_each_strategy
+def test_a_v1_optimizer_in_a_session(make):
     import horovod.tensorflow as hvd
     import tensorflow as tf
-    from horovod.tensorflow.strategy import HorovodStrategy
 
     v1 = tf.compat.v1
     inputs, labels = data()
@@ -158,7 +157,7 @@ def test_a_v1_optimizer_in_a_session():
                     session.run(operation, dict(zip((rows, wanted), batch)))
                 return [session.run(weights), session.run(step)]
 
-    ours = train(HorovodStrategy(), hvd.rank(), hvd.size())
+    ours = train(make(), hvd.rank(), hvd.size())
     theirs = train(tf.distribute.get_strategy(), 0, 1)
     assert ours.pop() == theirs.pop()  # the global step
     check(ours, theirs, FLOAT64)
@@ -184,13 +183,12 @@ def test_float32():
         check(ours, of_one_process(keras, build), FLOAT32)
 
 
-def fit_under_a_strategy():
+def fit_under_a_strategy(make):
     """`fit` on the whole batches, which the strategy shares out."""
     import horovod.tensorflow as hvd
-    from horovod.tensorflow.strategy import HorovodStrategy
 
     keras, _ = modules()
-    strategy = HorovodStrategy()
+    strategy = make()
     with strategy.scope():
         model = network(keras)
         model.compile(keras.optimizers.Adam(0.01), loss(keras), metrics=["accuracy"])
@@ -201,8 +199,9 @@ def fit_under_a_strategy():
 
 @pytest.mark.row("h3", "h4", "h5")
 @in_one_start(2)
-def test_fit():
-    fit_under_a_strategy()
+@with_each_strategy
+def test_fit(make):
+    fit_under_a_strategy(make)
 
 
 @pytest.mark.row("h5")
@@ -226,5 +225,6 @@ def test_tf_keras():
 
 @pytest.mark.row("h5")
 @in_one_start(2, env=LEGACY)
-def test_fit_of_tf_keras():
-    fit_under_a_strategy()
+@with_each_strategy
+def test_fit_of_tf_keras(make):
+    fit_under_a_strategy(make)

@@ -25,6 +25,9 @@ def of_name(full: str, node: ast.Attribute) -> Finding | None:
         return Finding(node.lineno, Kind.BRIDGE, full, f"{today}: tf.keras has it")
     if module == "keras.backend" and name in _SESSION:
         return Finding(node.lineno, Kind.TF1, full, f"tf.compat.v1.keras.backend.{name}, which needs tf_keras")
+    if module.partition(".")[2] in TODAY and isinstance(node.value, ast.Attribute):
+        today = _today(module, "keras")
+        return Finding(node.lineno, Kind.BRIDGE, full, f"{today}.{name}", _edits_of_module(node.value, module, today))
     if full == "keras.optimizers.TFOptimizer":
         text = "give the optimizer of tf.compat.v1.train to compile(...) itself; needs tf_keras and a graph"
         return Finding(node.lineno, Kind.TF1, full, text)
@@ -45,6 +48,29 @@ def of_import(node: ast.ImportFrom) -> Finding | None:
     if today is None:
         return None
     return Finding(node.lineno, Kind.BRIDGE, found, today, (cuts.whole(node, today),))
+
+
+def of_plain_import(node: ast.Import, one: ast.alias) -> Finding | None:
+    """Return what is to say about `import keras.utils.np_utils` and the like."""
+    module = canonical(one.name)
+    if not module.startswith("keras.") or module.partition(".")[2] not in TODAY:
+        return None
+    today = f"import {_today(module, one.name[: -len(module)] + 'keras')}{f' as {one.asname}' if one.asname else ''}"
+    edits = (cuts.whole(node, today),) if len(node.names) == 1 else ()
+    return Finding(node.lineno, Kind.BRIDGE, f"import {one.name}", today, edits)
+
+
+def _today(module: str, root: str) -> str:
+    """Return the module that has the names of `keras.utils.np_utils` today."""
+    path = module.partition(".")[2]
+    return f"tensorflow.keras.{path}" if TODAY[path].startswith("_tf_keras") else f"{root}.{TODAY[path]}"
+
+
+def _edits_of_module(node: ast.Attribute, module: str, today: str) -> tuple[Edit, ...]:
+    above = module.rpartition(".")[0]
+    if today == above:
+        return (cuts.between(node.value, node),)
+    return (cuts.attribute(node, today.rpartition(".")[2]),) if today.rpartition(".")[0] == above else ()
 
 
 def _import_today(node: ast.ImportFrom, module: str, root: str, names: str) -> str | None:

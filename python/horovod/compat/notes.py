@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
@@ -29,10 +30,25 @@ def say(text: str) -> None:
     if text in _said:
         return
     _said.add(text)
-    # As launchers say it: the engine may not have been started yet.
-    ranks = (os.environ.get(name) for name in ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"))
-    if next((rank for rank in ranks if rank), "0") == "0":
+    if _is_first():
         warnings.warn(text, CompatNote, stacklevel=_level_of_program())
+
+
+def _is_first() -> bool:
+    # As launchers say it: the engine may not have been started yet.
+    names = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK")
+    rank = next((value for value in map(os.environ.get, names) if value), None)
+    return _is_first_task() if rank is None else rank == "0"
+
+
+def _is_first_task() -> bool:
+    """Return whether TF_CONFIG makes this process rank 0; also without it."""
+    try:
+        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+        task, chief = config.get("task", {}), config.get("cluster", {}).get("chief")
+        return task.get("type", "worker") != "worker" or (not chief and int(task.get("index", 0)) == 0)
+    except (ValueError, TypeError, AttributeError):  # the strategy says what is wrong with it
+        return True
 
 
 def _level_of_program() -> int:

@@ -58,6 +58,7 @@ class _Reader(ast.NodeVisitor):
             if one.name.startswith(("tensorflow.contrib", "tensorflow.examples")):
                 text = "TensorFlow has no contrib and no examples any more"
                 self.found.append(Finding(node.lineno, Kind.CANNOT, f"import {one.name}", text))
+            self._add(keras_rules.of_plain_import(node, one))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
@@ -66,7 +67,7 @@ class _Reader(ast.NodeVisitor):
         if module.partition(".")[0] == "keras" or module.startswith("tensorflow.keras"):
             self._add(keras_rules.of_import(node))
         elif module.partition(".")[0] == "tensorflow" and not module.startswith("tensorflow.compat"):
-            self._add(tensorflow_rules.of_import(node))
+            self._add(tensorflow_rules.of_ipu_import(node) or tensorflow_rules.of_import(node))
 
     def visit_Assign(self, node: ast.Assign) -> None:
         if isinstance(node.value, ast.Call) and self._makes_optimizer(node.value):

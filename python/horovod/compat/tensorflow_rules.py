@@ -29,6 +29,9 @@ _OLD_KEYWORDS = {
     "batch_dim",
 }
 _NEED_KERAS_2 = ("layers", "nn.rnn_cell", "nn.static_rnn", "nn.dynamic_rnn")
+_SESSION_OF_KERAS_2 = ("keras.backend.set_session", "keras.backend.get_session")
+_V1_MODULE = "tensorflow.compat.v1."
+_IPU = "tensorflow.python.ipu"
 _ESTIMATOR = (
     "Estimator",
     "EstimatorSpec",
@@ -69,6 +72,8 @@ def of_name(full: str, node: ast.AST, root: ast.AST | None) -> Finding | None:
     >>> tensorflow_rules.of_name("tensorflow.ConfigProto", node, node.value).today
     'tf.compat.v1.ConfigProto'
     """
+    if full.startswith(_V1_MODULE):
+        return _below_v1(full[len(_V1_MODULE) :], node, root)
     first, *rest = full.split(".")[1:] or [""]
     if first == "contrib":
         return _contrib(".".join(rest), node)
@@ -137,6 +142,25 @@ def iterator_of(call: ast.Call, name: str) -> Finding:
     today = f"{name}.compat.v1.data.{function.attr}"
     edits = (cuts.insertion(*cuts.begin(function.value), f"{today}("), cuts.between(function.value, call, ")"))
     return Finding(_line(function), Kind.TF1, f"dataset.{function.attr}()", f"{today}(dataset)", edits)
+
+
+def of_ipu_import(node: ast.ImportFrom) -> Finding | None:
+    """Return what is to say about `from tensorflow.python import ipu`, of Graphcore's TensorFlow."""
+    module, names = node.module or "", ", ".join(map(ast.unparse, node.names))
+    inside = module == _IPU or module.startswith(f"{_IPU}.")
+    if not inside and not (module == "tensorflow.python" and [one.name for one in node.names] == ["ipu"]):
+        return None
+    today = f"from horovod.{module.replace('.python', '', 1)} import {names}"
+    return Finding(_line(node), Kind.CANNOT, f"from {module} import {names}", today, (cuts.whole(node, today),))
+
+
+def _below_v1(path: str, node: ast.AST, root: ast.AST | None) -> Finding | None:
+    first, *rest = path.split(".")
+    if first == "estimator":
+        return _estimator(rest, node, root)
+    if not path.startswith(_NEED_KERAS_2) and path not in _SESSION_OF_KERAS_2:
+        return None
+    return Finding(_line(node), Kind.TF1, f"tf.compat.v1.{path}", "needs tf_keras and TF_USE_LEGACY_KERAS=1")
 
 
 def _split(path: list[str]) -> tuple[str, list[str]]:

@@ -28,14 +28,23 @@ struct Rule {
   std::string_view suggestion;
 };
 
+constexpr std::string_view kKeras2 =
+    "the line needs Keras 2: pip install tf_keras, and set TF_USE_LEGACY_KERAS=1 or run it with --compat tf1";
 constexpr std::string_view kGraphs =
     "the program is for graphs and sessions: write tf.compat.v1.disable_v2_behavior() after the import of tensorflow";
+
+constexpr std::string_view kIpu = "this TensorFlow is not Graphcore's: write from horovod.tensorflow import ipu";
 
 constexpr std::array kRules{
     Rule{"not compatible with eager execution", kGraphs},
     Rule{"not supported when eager execution is enabled", kGraphs},
     Rule{"should be a function when eager execution is enabled", kGraphs},
     Rule{"The Session graph is empty", kGraphs},
+    Rule{"is not available with Keras 3", kKeras2},
+    Rule{"keras.backend' has no attribute 'set_session'", kKeras2},
+    Rule{"keras.backend' has no attribute 'get_session'", kKeras2},
+    Rule{"cannot import name 'ipu' from 'tensorflow.python'", kIpu},
+    Rule{"No module named 'tensorflow.python.ipu", kIpu},
     Rule{"No module named 'tensorflow.contrib", "TensorFlow has no contrib any more: write what replaces it"},
     Rule{"No module named 'tensorflow.examples", "TensorFlow has no examples any more: write keras.datasets"},
     Rule{"Missing parentheses in call to 'print'", "the program is for Python 2: translate it by 2to3 first"},
@@ -126,7 +135,8 @@ std::string WithV1(std::string line, std::string_view name) {
 std::optional<std::string> ForName(const Failure& failure) {
   const std::string module = PublicName(Between(failure.error, "module '", "'"));
   const std::string name(Between(failure.error, "has no attribute '", "'"));
-  if (module == "tensorflow" && (name == "contrib" || name == "estimator")) {
+  const bool is_top = module == "tensorflow" || module == "tensorflow.compat.v1";
+  if (is_top && (name == "contrib" || name == "estimator")) {
     return name == "contrib"
                ? "TensorFlow has no contrib any more: write what replaces it"
                : "TensorFlow has no tf.estimator any more: write from horovod.tensorflow import estimator";

@@ -41,6 +41,22 @@ TEST(OldProgram, WhatHasNoNameToReplace) {
               testing::HasSubstr("tensorflow.keras.backend.get_value"));
 }
 
+TEST(OldProgram, NamesBelowCompatV1) {
+  const std::string v1 = "AttributeError: module 'tensorflow._api.v2.compat.v1' has no attribute ";
+  EXPECT_THAT(Suggested("tf.estimator.Estimator(f)", v1 + "'estimator'"),
+              testing::HasSubstr("write from horovod.tensorflow import estimator"));
+  EXPECT_THAT(Suggested("from tensorflow.compat.v1 import contrib", v1 + "'contrib'"),
+              testing::HasSubstr("no contrib any more"));
+  EXPECT_THAT(Suggested("x = tf.layers.dense(x, 3)", "AttributeError: `dense` is not available with Keras 3."),
+              testing::HasSubstr("pip install tf_keras, and set TF_USE_LEGACY_KERAS=1"));
+  EXPECT_THAT(Suggested("K.set_session(s)",
+                        "AttributeError: module 'keras._tf_keras.keras.backend' has no attribute 'set_session'"),
+              testing::HasSubstr("pip install tf_keras"));
+  EXPECT_THAT(Suggested("from tensorflow.python import ipu",
+                        "ImportError: cannot import name 'ipu' from 'tensorflow.python' (/usr/tensorflow/python)"),
+              testing::HasSubstr("write from horovod.tensorflow import ipu"));
+}
+
 TEST(OldProgram, SaysNothingOfOtherErrors) {
   EXPECT_EQ(Suggested("tf.ConfigProt()", "AttributeError: module 'tensorflow' has no attribute 'ConfigProt'"), "");
   EXPECT_EQ(Suggested("names()", "TypeError: 'list' object is not callable"), "");
