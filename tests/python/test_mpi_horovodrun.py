@@ -76,10 +76,12 @@ def test_output_in_files(path, tmp_path):
 @pytest.mark.parametrize("path", [starters.MPICH], indirect=True)
 def test_what_mpirun_cannot_do_is_refused(path):
     """Never dropped without a word."""
-    for flags in (["--json"], ["--log-dir", "d"], ["--prefix", "x"], ["--only-rank", "0"], ["--report-file", "r"]):
-        result = horovodrun(path, "--mpi", "-np", "1", *flags, "true")
-        assert (result.returncode, result.stdout) == (2, ""), flags
-        assert result.stderr.startswith(f"horovodrun: {flags[0]}: not with --mpi")
+    words = "--json|--log-dir d|--prefix x|--only-rank 0|--report-file r|--debug-rank 0|--cores-per-rank 1|--heap arena"
+    for flag in words.split("|"):
+        result = horovodrun(path, "--mpi", "-np", "1", *flag.split(), "true")
+        assert (result.returncode, result.stdout) == (2, ""), flag
+        assert result.stderr.startswith(f"horovodrun: {flag.split()[0]}")
+        assert ": not with --mpi" in result.stderr
     result = horovodrun(path, "--mpi", "-np", "1", "--prefix-output-with-timestamp", "true")
     assert result.returncode == 2
     assert "MPICH's mpirun cannot" in result.stderr

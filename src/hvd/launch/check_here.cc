@@ -61,7 +61,7 @@ Status CheckWritable(std::string_view flag, const std::string& path) {
   if (errno != ENOENT) return bad(net::ErrnoText(errno));
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return {};
-  return bad(fmt::format("{}: {}", folder, net::ErrnoText(errno)));
+  return bad(fmt::format("{} in {}", net::ErrnoText(errno), folder.empty() ? "the working folder" : folder));
 }
 
 }  // namespace
