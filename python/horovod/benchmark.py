@@ -287,7 +287,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m horovod.benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--ops", type=_listed(_operation), default=["allreduce"], help=f"of {', '.join(OPS)}")
+    parser.add_argument("--ops", "--op", type=_listed(_operation), default=["allreduce"], help=f"of {', '.join(OPS)}")
     sizes = [4, 1 << 10, 64 << 10, 1 << 20, 16 << 20]
     parser.add_argument(
         "--sizes", type=_listed(parse_size), default=sizes, help="bytes of a block; default 4,1K,64K,1M,16M"

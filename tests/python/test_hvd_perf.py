@@ -90,6 +90,7 @@ def test_a_launcher_is_noticed(tmp_path):
     ("words", "text"),
     [
         (["--op", "allsum"], "'allsum' is no value for --op"),
+        (["--ops", "allsum"], "'allsum' is no value for --ops"),
         (["--buffers", "heap"], "'heap' is no value for --buffers"),
         (["--offset", "4096"], "'4096' is no value for --offset"),
         (["--new-pages", "--buffers", "private"], "--new-pages is for --out-of-place"),

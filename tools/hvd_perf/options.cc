@@ -142,6 +142,8 @@ bool Number(const char* text, Options* o, Pending*) {
   return Within(text, Least, Most, &(o->*Member));
 }
 
+bool TakeOp(const char* text, Options* o, Pending*) { return Find(kOps, text, &o->op, &o->op_name); }
+
 // One command line option. Apply returns false where `text` is no value for it.
 struct Flag {
   const char* name;
@@ -150,7 +152,8 @@ struct Flag {
 };
 
 const Flag kFlags[] = {
-    {"op", true, [](const char* t, Options* o, Pending*) { return Find(kOps, t, &o->op, &o->op_name); }},
+    {"op", true, TakeOp},
+    {"ops", true, TakeOp},  // as python -m horovod.benchmark calls it
     {"dtype", true, [](const char* t, Options* o, Pending*) { return Find(kTypes, t, &o->dtype, &o->dtype_name); }},
     {"reduce-op", true,
      [](const char* t, Options* o, Pending*) { return Find(kReductions, t, &o->reduce_op, &o->reduce_op_name); }},
