@@ -9,6 +9,7 @@ import threading
 import pytest
 from horovod.common import util
 from horovod.runner.common.util.env import get_env_rank_and_size
+from horovod.runner.common.util.network import NoValidAddressesFound
 from horovod.runner.common.util.timeout import Timeout, TimeoutException
 from horovod.runner.util.threads import in_thread
 
@@ -84,6 +85,11 @@ def test_rank_and_size_of_launchers(monkeypatch):
     monkeypatch.setenv("HOROVOD_SIZE", "three")
     with pytest.raises(ValueError, match="HOROVOD_SIZE='three' is no number"):
         get_env_rank_and_size()
+
+
+def test_an_exception_that_programs_catch():
+    with pytest.raises(Exception, match="no address"):
+        raise NoValidAddressesFound("no address")
 
 
 def test_a_limit_of_time():
