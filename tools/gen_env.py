@@ -15,24 +15,15 @@ from horovod.common.library import load
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reference" / "environment.md"
 HEADER = """# Environment variables
 
-Read once, by `hvd.init()`. This file is made by `make docs` from src/hvd/base/config.cc.
+Read once, by `hvd.init()`. This file is made by `make docs` from src/hvd/base/config.cc and variables.cc.
+`HVD_LIBRARY` is the path of a libhvd.so for Python to load instead of the installed one.
 
-"""
-FOOTER = """
-Variables that the Python package alone reads:
-
-| variable | default | meaning |
-|---|---|---|
-| `HOROVOD_COMPAT` | 1 | Bridges for old programs; 0: none, 1: for Keras 2, tf1: for TensorFlow 1, too (`--compat`). |
-| `HOROVOD_HEAP` | system | Where large blocks of malloc of ranks lie: `arena` or `system` (`--heap`). |
-| `HOROVOD_SPARK_START_TIMEOUT` | 600 | Seconds that Spark has to start all tasks of `horovod.spark.run`. |
-| `HVD_LIBRARY` | unset | Path of the libhvd.so to load instead of the installed one. |
 """
 
 
 def text() -> str:
     """Return what the file must hold."""
-    return HEADER + load().hvd_describe_config().decode() + FOOTER
+    return HEADER + load().hvd_describe_config().decode()
 
 
 def main() -> int:

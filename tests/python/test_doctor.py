@@ -36,13 +36,18 @@ def test_this_machine_is_well():
     assert "MB/s" in result.stdout
 
 
-def test_json_and_an_unknown_variable():
-    result = horovodrun("doctor", "--json", env={**HERE, "HOROVOD_FUSION_TRESHOLD": "1"})
+def test_json_and_variables_without_effect():
+    known = {"HOROVOD_HEAP": "system", "HOROVOD_ELASTIC_TIMEOUT": "9"}
+    useless = {"HOROVOD_FUSION_TRESHOLD": "1", "HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CYCLE_TIME": "1"}
+    result = horovodrun("doctor", "--json", env={**HERE, **known, **useless})
     assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads(result.stdout)
     (variables,) = [finding for finding in report["findings"] if finding["what"] == "variables"]
     assert variables["level"] == "WARN"
-    assert "HOROVOD_FUSION_TRESHOLD (is HOROVOD_FUSION_THRESHOLD meant?)" in variables["text"]
+    assert "HOROVOD_FUSION_TRESHOLD (not known; is HOROVOD_FUSION_THRESHOLD meant?)" in variables["text"]
+    assert "HOROVOD_CYCLE_TIME (this engine has no cycle to wait for)" in variables["text"]
+    assert "HOROVOD_GPU_OPERATIONS (hvd has one build" in variables["text"]
+    assert not [name for name in known if name in variables["text"]]
     assert len(report["pairs"]) == 1
 
 

@@ -33,11 +33,38 @@ def test_a_rank_that_ends_without_a_word_is_told_as_such():
 
 
 def test_variables_that_are_misspelt_or_ignored_get_one_note():
-    env = {"HOROVOD_FUSION_TRESHOLD": "1", "HOROVOD_CYCLE_TIME": "1", "HOROVOD_OF_MINE": "1"}
-    lines = horovodrun("-np", 2, "true", env=env).stderr.splitlines()
-    assert [line for line in lines if "did you mean HOROVOD_FUSION_THRESHOLD?" in line] != []
-    assert [line for line in lines if "HOROVOD_CYCLE_TIME has no effect" in line] != []
-    assert len(lines) == 2
+    env = {"HOROVOD_FUSION_TRESHOLD": "1", "HOROVOD_CYCLE_TIME": "1", "HOROVOD_OF_MINE": "1", "HOROVOD_HEAP": "system"}
+    env["HOROVOD_GPU_OPERATIONS"] = "NCCL"
+    words = ["-np", 2, "-x", "HOROVOD_CCL_CACHE=1", "--torus-allreduce", "true"]
+    lines = horovodrun(*words, env=env).stderr.splitlines()
+    for said in ("HOROVOD_FUSION_TRESHOLD is not known; did you mean HOROVOD_FUSION_THRESHOLD?",
+                 "HOROVOD_CYCLE_TIME has no effect: this engine has no cycle to wait for",
+                 "HOROVOD_GPU_OPERATIONS has no effect: ",
+                 "HOROVOD_CCL_CACHE has no effect: ",
+                 "--torus-allreduce has no effect: the engine selects its algorithms itself"):  # fmt: skip
+        assert [line for line in lines if line.startswith(f"horovodrun: note: {said}")] != [], (said, lines)
+    assert len(lines) == 5, lines
+
+
+def test_without_horovodrun_rank_0_says_it_once():
+    program = "import horovod.numpy as hvd; hvd.init(); hvd.shutdown(); hvd.init()"
+    env = clean_environment(HOROVOD_CYCLE_TIME="1", HOROVOD_FUSION_TRESHOLD="1")
+    lines = run([sys.executable, "-c", program], env).stderr.splitlines()
+    assert len(lines) == 2, lines
+    assert "HOROVOD_CYCLE_TIME has no effect: this engine has no cycle to wait for" in lines[0]
+    assert "did you mean HOROVOD_FUSION_THRESHOLD?" in lines[1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write there")
+def test_a_working_folder_that_cannot_be_written_is_called_so(tmp_path):
+    tmp_path.chmod(0o755)
+    for flag in ("--report-file", "--timeline-filename"):
+        command = [HOROVODRUN, "-np", "1", flag, "x", "true"]
+        result = subprocess.run(
+            command, cwd=tmp_path, user=65534, env=clean_environment(), capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 2
+        assert result.stderr == f"horovodrun: {flag} x: cannot be written: Permission denied in the working folder\n"
 
 
 @pytest.mark.parametrize("name", ["missing/t.json", "."])

@@ -34,7 +34,7 @@ class Facts:
     quota: float | None
     memory_left: int
     open_files: int
-    unknown_variables: dict[str, str]
+    useless_variables: dict[str, str]
     shared_memory_error: str
     listen_error: str
     installation: Installation
@@ -63,7 +63,7 @@ def gather() -> Facts:
         quota=_cpu_quota(),
         memory_left=_memory_left(),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        unknown_variables=_unknown_variables(),
+        useless_variables=_useless_variables(),
         shared_memory_error=_try_shared_memory(),
         listen_error=_try_to_listen(),
         installation=inspect_installation(),
@@ -113,22 +113,27 @@ def _memory_left() -> int:
     return left
 
 
-def _unknown_variables() -> dict[str, str]:
+def _useless_variables() -> dict[str, str]:
+    """Return the variables that do nothing, with what is known of each."""
     import difflib
     import re
 
     from horovod.common.library import load
 
     try:
-        known = set(re.findall(r"`(HOROVOD_\w+)`", load().hvd_describe_config().decode()))
+        table = load().hvd_describe_config().decode()
     except ImportError:
         return {}
-    # Those of the package and of the launcher alone, and those of upstream that this package needs no value of.
-    known |= {"HOROVOD_COMPAT", "HOROVOD_JOB_ID", "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
-    known |= {"HOROVOD_ELASTIC", "HOROVOD_ELASTIC_ID"}
-    known |= {"HOROVOD_INIT_PROCESS", "HOROVOD_CORES_PER_RANK", "HOROVOD_CHECK_SYNC"}
-    mine = [name for name in os.environ if name.startswith("HOROVOD_") and name not in known]
-    return {name: (difflib.get_close_matches(name, known, 1, 0.8) or [""])[0] for name in mine}
+    known = set(re.findall(r"^\| `(HOROVOD_\w+)`", table, flags=re.M))
+    without_effect = dict(re.findall(r"^\| `(HOROVOD_\w+)` \| ([^|]*) \|$", table, flags=re.M))
+    useless = {}
+    for name in sorted(name for name in os.environ if name.startswith("HOROVOD_")):
+        if name in without_effect:
+            useless[name] = without_effect[name]
+        elif name not in known:
+            near = difflib.get_close_matches(name, known - set(without_effect), 1, 0.8)
+            useless[name] = f"not known; is {near[0]} meant?" if near else "not known"
+    return useless
 
 
 def _try_shared_memory() -> str:
@@ -230,11 +235,11 @@ def _judge_files(facts: Facts, ranks: int | None) -> Finding:
 
 
 def _judge_variables(facts: Facts) -> Finding:
-    if not facts.unknown_variables:
-        return passed("variables", "no HOROVOD_* variable that is unknown")
-    names = [f"{name} (is {near} meant?)" if near else name for name, near in facts.unknown_variables.items()]
+    if not facts.useless_variables:
+        return passed("variables", "every HOROVOD_* variable that is set has an effect")
+    names = [f"{name} ({why})" for name, why in facts.useless_variables.items()]
     return warning(
         "variables",
-        f"not known, and without effect: {', '.join(names)}",
+        f"without effect: {', '.join(names)}",
         "see docs/reference/environment.md for the names",
     )

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/base/config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -9,6 +11,8 @@
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "hvd/base/variables.h"
 
 namespace hvd {
 namespace {
@@ -92,8 +96,8 @@ const std::vector<Knob>& Knobs() {
        "1: while some ranks have joined, allgather, broadcast from another rank, alltoall and reducescatter work, "
        "too."},
       {"HOROVOD_CHECK_SYNC", &Config::check_sync, "at the start",
-       "Steps between two checks that all ranks hold the same variables; 0: no check. Without it: in steps 2, 4 and 8, "
-       "until the ranks are equal.",
+       "Steps between two checks of TensorFlow's tapes and optimizers that all ranks hold the same variables; 0: no "
+       "check. Without it: in steps 2, 4 and 8, until the ranks are equal.",
        0},
       {"HOROVOD_DISABLE_SHM", &Config::disable_shm, "0", "1: ranks of one host use TCP instead of shared memory."},
       {"HOROVOD_EAGER_LIMIT", &Config::eager_limit, "by ranks",
@@ -250,6 +254,15 @@ Result<Config> ConfigFromEnvironment() {
   return ConfigFrom([](const char* name) { return std::getenv(name); });
 }
 
+std::vector<std::string> OwnVariables() {
+  std::vector<std::string> names;
+  for (const char* const* line = environ; line != nullptr && *line != nullptr; ++line) {
+    const std::string_view name(*line, std::strcspn(*line, "="));
+    if (name.starts_with("HOROVOD_")) names.emplace_back(name);
+  }
+  return names;
+}
+
 std::vector<std::string> ConfigNames() {
   std::vector<std::string> names;
   for (const Knob& knob : Knobs()) names.emplace_back(knob.name);
@@ -262,7 +275,7 @@ std::string DescribeConfig() {
     out +=
         fmt::format("| `{}` | {} | {} |\n", knob.name, *knob.shown_default ? knob.shown_default : "unset", knob.text);
   }
-  return out;
+  return out + DescribeOtherVariables();
 }
 
 }  // namespace hvd

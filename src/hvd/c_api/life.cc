@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "hvd/base/log.h"
 #include "hvd/base/tensor_labels.h"
+#include "hvd/base/variables.h"
 #include "hvd/c_api/argument_check.h"
 #include "hvd/c_api/context.h"
 #include "hvd/engine/bootstrap/bootstrap.h"
@@ -118,6 +120,14 @@ int NextGeneration(const Config& config) {
   return (*counts)[fmt::format("{} {}", config.rank, config.rendezvous_addr)]++;
 }
 
+// Once: programs may call init again. horovodrun, which names its jobs, has said it already.
+void WarnOfVariables() {
+  static std::atomic<bool> done = false;
+  const std::vector<std::string> names = hvd::OwnVariables();
+  if (done.exchange(true) || std::ranges::count(names, "HOROVOD_JOB_ID") > 0) return;
+  for (const std::string& note : hvd::NotesOnVariables(names)) hvd::log::Warning("{}", note);
+}
+
 Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& options) {
   HVD_ASSIGN_OR_RETURN(Config config, Resolve(options));
   if (!hvd::log::SetLevel(config.log_level)) {
@@ -129,6 +139,7 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
                        hvd::engine::bootstrap::ChooseRendezvousMethod(&config, GivenTo(options)));
   hvd::log::SetRank(config.rank);
   hvd::log::Info("rank {} of {}, {}", config.rank, config.size, method.why);
+  if (config.rank == 0) WarnOfVariables();
   const bool meets = config.size > 1;  // a rank alone meets nobody, and must not get ahead of the others' count
   if (meets && options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
   // Always: the last init may have set another limit.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "hvd/launch/suggest.h"
+#include "hvd/base/suggest.h"
 #include "hvd/net/address.h"
 
 namespace hvd::launch {

@@ -5,8 +5,8 @@
 
 #include <set>
 
+#include "hvd/base/suggest.h"
 #include "hvd/launch/flags.h"
-#include "hvd/launch/suggest.h"
 
 namespace hvd::launch {
 namespace {

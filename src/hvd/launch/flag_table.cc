@@ -8,8 +8,6 @@ namespace hvd::launch {
 namespace {
 
 constexpr const char* kJsrun = "run the program under jsrun without this flag; the ranks detect jsrun";
-constexpr const char* kNoCycle = "this engine has no cycle to wait for";
-constexpr const char* kOwnChoice = "the engine selects its algorithms itself; see --algorithms";
 constexpr const char* kNoLibrary = "this release does not use that library";
 
 const Flag kGeneral[] = {
@@ -193,28 +191,24 @@ const Flag kTuning[] = {
      .minimum = 0,
      .key = "params.cycle_time_ms",
      .variable = "HOROVOD_CYCLE_TIME",
-     .built = Built::kNoEffect,
-     .why = kNoCycle},
+     .built = Built::kNoEffect},
     {.names = "--hierarchical-allreduce",
      .field = &Options::hierarchical_allreduce,
      .key = "params.hierarchical_allreduce",
      .variable = "HOROVOD_HIERARCHICAL_ALLREDUCE",
-     .built = Built::kNoEffect,
-     .why = kOwnChoice},
+     .built = Built::kNoEffect},
     {.names = "--no-hierarchical-allreduce", .field = &Options::hierarchical_allreduce, .on = false},
     {.names = "--hierarchical-allgather",
      .field = &Options::hierarchical_allgather,
      .key = "params.hierarchical_allgather",
      .variable = "HOROVOD_HIERARCHICAL_ALLGATHER",
-     .built = Built::kNoEffect,
-     .why = kOwnChoice},
+     .built = Built::kNoEffect},
     {.names = "--no-hierarchical-allgather", .field = &Options::hierarchical_allgather, .on = false},
     {.names = "--torus-allreduce",
      .field = &Options::torus_allreduce,
      .key = "params.torus_allreduce",
      .variable = "HOROVOD_TORUS_ALLREDUCE",
-     .built = Built::kNoEffect,
-     .why = kOwnChoice},
+     .built = Built::kNoEffect},
     {.names = "--no-torus-allreduce", .field = &Options::torus_allreduce, .on = false},
 };
 
@@ -343,8 +337,7 @@ const Flag kLibraries[] = {
      .minimum = 0,
      .key = "library_options.num_nccl_streams",
      .variable = "HOROVOD_NUM_NCCL_STREAMS",
-     .built = Built::kNoEffect,
-     .why = kNoLibrary},
+     .built = Built::kNoEffect},
     {.names = "--thread-affinity",
      .field = &Options::thread_affinity,
      .value = "CORE",
@@ -365,8 +358,7 @@ const Flag kLibraries[] = {
      .minimum = 0,
      .key = "library_options.gloo_timeout_seconds",
      .variable = "HOROVOD_GLOO_TIMEOUT_SECONDS",
-     .built = Built::kNoEffect,
-     .why = "a lost peer is noticed; HOROVOD_OP_TIMEOUT_SECONDS limits operations"},
+     .built = Built::kNoEffect},
 };
 
 const Flag kElasticFlags[] = {

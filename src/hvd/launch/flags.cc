@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "hvd/base/config.h"
-#include "hvd/launch/suggest.h"
+#include "hvd/base/suggest.h"
+#include "hvd/base/variables.h"
 
 namespace hvd::launch {
 namespace {
@@ -74,8 +74,8 @@ tl::unexpected<Error> Bad(const Flag& flag, std::string_view origin, std::string
 // Whether the user asked for something that is not there, and says so.
 Status CheckBuilt(const Flag& flag, std::string_view origin, bool asks, Options* options) {
   if (!asks || flag.built == Built::kYes) return {};
-  if (flag.built == Built::kNotYet) return Fail(Code::kUnimplemented, "{}: {}", origin, flag.why);
-  options->notes.push_back(fmt::format("{} has no effect: {}", origin, flag.why));
+  if (flag.built == Built::kNotYet) return Fail(Code::kUnimplemented, "{}: {}", origin, Why(flag));
+  options->notes.push_back(fmt::format("{} has no effect: {}", origin, Why(flag)));
   return {};
 }
 
@@ -104,6 +104,10 @@ std::string Written(const Flag&, double value) { return fmt::format("{}", value)
 std::string Written(const Flag&, const std::string& value) { return value; }
 
 }  // namespace
+
+std::string Why(const Flag& flag) {
+  return flag.why != nullptr ? flag.why : std::string(WhyWithoutEffect(flag.variable == nullptr ? "" : flag.variable));
+}
 
 const Flag* FindFlag(std::string_view name) {
   const Flag* found = nullptr;
@@ -176,23 +180,12 @@ std::vector<std::pair<std::string, std::string>> Exports(const Options& options)
   return variables;
 }
 
-std::vector<std::string> NotesOnVariables(const Environment& own, const Environment& ranks) {
-  constexpr std::string_view kPrefix = "HOROVOD_";
-  std::vector<std::string> notes, known = ConfigNames();
-  ForEachFlag([&](const Flag& flag) {
-    const std::string name = flag.variable == nullptr ? "" : flag.variable;
-    if (!name.starts_with(kPrefix)) return;
-    known.push_back(name);
-    if (flag.built == Built::kNoEffect && own.Get(name))
-      notes.push_back(fmt::format("{} has no effect: {}", name, flag.why));
-  });
-  for (const std::string& line : ranks.Lines()) {
-    const std::string name = line.substr(0, line.find('='));
-    if (!name.starts_with(kPrefix) || std::ranges::find(known, name) != known.end()) continue;
-    const std::string nearest = Nearest(name, known);
-    if (!nearest.empty()) notes.push_back(fmt::format("{} is not known; did you mean {}?", name, nearest));
-  }
-  return notes;
+std::vector<std::string> NotesFor(const Environment& ranks, const Options& options) {
+  std::vector<std::string> names;
+  for (const std::string& line : ranks.Lines()) names.push_back(line.substr(0, line.find('=')));
+  // A flag has its own note.
+  for (const auto& [name, value] : Exports(options)) std::erase(names, name);
+  return NotesOnVariables(names);
 }
 
 }  // namespace hvd::launch

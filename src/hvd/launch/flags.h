@@ -42,7 +42,7 @@ struct Flag {
   Export as = Export::kAsIs;
   Switch Options::*only_with = nullptr;  // not exported unless that one is on
   Built built = Built::kYes;
-  const char* why = nullptr;  // for the user, if it is not built or has no effect
+  const char* why = nullptr;  // for the user, if it is not built or has no effect; nullptr: as for its variable
 };
 
 struct Section {
@@ -59,6 +59,9 @@ const Flag* FindKey(std::string_view key);
 std::vector<std::string> FlagNames();
 std::vector<std::string> Keys();
 
+// Why it is not built or has no effect; empty if it works.
+std::string Why(const Flag& flag);
+
 // Sets the option from text. `origin` is what errors call it: "--num-proc", "job.yaml:3: params.cycle_time_ms".
 Status Assign(const Flag& flag, std::string_view origin, std::string_view text, Options* options);
 // Sets a switch to what its name says.
@@ -67,8 +70,7 @@ Status Turn(const Flag& flag, std::string_view origin, Options* options);
 // The variables that the given options become, name and value.
 std::vector<std::pair<std::string, std::string>> Exports(const Options& options);
 
-// For the user, a line each: variables that this program found in its environment and that have no effect, and those of
-// the ranks whose names are almost one of ours.
-std::vector<std::string> NotesOnVariables(const Environment& own, const Environment& ranks);
+// For the user, a line each: the ranks' variables that have no effect, or that are almost the name of one that has.
+std::vector<std::string> NotesFor(const Environment& ranks, const Options& options);
 
 }  // namespace hvd::launch

@@ -30,7 +30,7 @@ std::string FlagsJson() {
                        {"key", TextOrNull(flag.key)},
                        {"variable", TextOrNull(flag.variable)},
                        {"state", StateOf(flag)},
-                       {"why", TextOrNull(flag.why)}});
+                       {"why", flag.built == Built::kYes ? Json(nullptr) : Json(Why(flag))}});
     }
     sections.push_back({{"title", section.title}, {"flags", std::move(flags)}});
   }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "hvd/launch/suggest.h"
+#include "hvd/base/suggest.h"
 
 namespace hvd::launch {
 namespace {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "hvd/base/suggest.h"
 #include "hvd/launch/config_file.h"
 #include "hvd/launch/flags.h"
-#include "hvd/launch/suggest.h"
 #include "hvd/net/fd.h"
 #include "hvd/net/socket.h"
 

@@ -176,7 +176,7 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
   if (::strcasecmp(plan.environment.Get("HOROVOD_CPU_OPERATIONS").value_or("").c_str(), "mpi") == 0) {
     err.Write("horovodrun: note: HOROVOD_CPU_OPERATIONS=mpi has no effect without --mpi: MPI must start the ranks\n");
   }
-  for (const std::string& note : NotesOnVariables(environment, plan.environment)) {
+  for (const std::string& note : NotesFor(plan.environment, options)) {
     err.Write(fmt::format("horovodrun: note: {}\n", note));
   }
   // On a terminal people see how it begins; into files and pipes goes what ranks print alone, unless asked.

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace hvd::launch {
+namespace hvd {
 
 // The candidate that `word` was probably meant to be, or nothing: one that it begins or that is at most two slips
 // (a letter wrong, missing, too much, or two swapped) away.
@@ -15,4 +15,4 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& candi
 // "; did you mean X?", or nothing.
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& candidates);
 
-}  // namespace hvd::launch
+}  // namespace hvd

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/suggest.h"
+#include "hvd/base/suggest.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace hvd::launch {
+namespace hvd {
 namespace {
 
 constexpr size_t kMostSlips = 2;
@@ -50,4 +50,4 @@ std::string DidYouMean(std::string_view word, const std::vector<std::string>& ca
   return nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest);
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd
