@@ -6,20 +6,29 @@ from __future__ import annotations
 import os
 import pathlib
 import pty
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from launching import HOROVODRUN, clean_environment, horovodrun, report, run
+from launching import HOROVODRUN, clean_environment, horovodrun, report, run, start, started, wait_until
 
 
-def test_a_failure_of_all_ranks_is_one_failure():
-    result = horovodrun("-np", 3, "--json", sys.executable, "-c", "raise SystemExit('bad sample 17')")
+@pytest.mark.parametrize("failure", ["raise ValueError('bad sample 17')", "raise SystemExit(1)"])
+def test_a_failure_of_all_ranks_is_one_failure_with_one_traceback(failure):
+    result = horovodrun("-np", 3, "--json", sys.executable, "-c", failure)
     said = report(result)
     assert "the job failed: all 3 ranks failed in the same way, with exit code 1" in result.stderr
     assert "collateral" not in result.stderr
     assert (sorted([said["first"]["rank"], *said["alike"]]), said["collateral"]) == ([0, 1, 2], [])
+    if "ValueError" in failure:
+        assert result.stderr.count("Traceback (most recent call last)") == 1, result.stderr
+        assert result.stderr.count("ValueError: bad sample 17 (with the traceback of rank ") == 2
+        assert "their error:\n    ValueError: bad sample 17\n" in result.stderr
+        assert said["first"]["traceback"].startswith("Traceback")
+        hidden = horovodrun("-np", 2, "--only-rank", 1, sys.executable, "-c", failure).stderr
+        assert "its stderr:\n    Traceback" in hidden
 
 
 def test_different_failures_are_not_taken_for_one():
@@ -189,10 +198,56 @@ def test_the_flight_recorder_is_kept_after_a_failure_only(tmp_path):
     assert report(named)["flight"] == str(tmp_path / "mine")
 
 
-def test_a_rank_that_is_late_and_a_grace_period_are_mentioned():
-    late = "import os, time; time.sleep(4 * int(os.environ['HOROVOD_RANK'])); import horovod.numpy as hvd; hvd.init()"
-    result = horovodrun("-np", 2, "--verbose", sys.executable, "-c", late)
-    assert "not all ranks have called hvd.init() yet" in result.stderr
+HANGING = """
+import numpy as np, horovod.numpy as hvd, time
+hvd.init()
+if hvd.rank() == 0: hvd.allreduce(np.ones(4), name="loss")
+else: time.sleep(600)
+"""
+
+
+def test_the_dumps_of_a_stall_are_kept_if_the_user_ends_the_job(tmp_path):
+    env = clean_environment(TMPDIR=str(tmp_path), HOROVOD_STALL_CHECK_TIME_SECONDS="0.3")
+    with start([HOROVODRUN, "-np", "2", sys.executable, "-c", HANGING], env) as job:
+        wait_until(lambda: len(list(tmp_path.glob("hvd-flight-*/flight.*.json"))) == 2)
+        job.send_signal(signal.SIGINT)
+        said = job.communicate()[1]
+    (folder,) = tmp_path.glob("hvd-flight-*")
+    assert f"flight:     {folder}" in said
+
+
+def test_only_dumps_are_removed(tmp_path):
+    mine = tmp_path / "flight" / "mine.csv"
+    mine.parent.mkdir()
+    for name in ("mine.csv", "flight.0.json"):
+        (mine.parent / name).touch()
+    assert horovodrun("-np", 1, "--output-filename", tmp_path, "true").returncode == 0
+    assert os.listdir(mine.parent) == ["mine.csv"]
+    assert horovodrun("-np", 1, "--output-filename", tmp_path / "new", "true").returncode == 0
+    assert os.listdir(tmp_path / "new") == ["rank.0"]
+
+
+LATE = """
+import os, pathlib, sys, time
+while os.environ["HOROVOD_RANK"] == "1" and not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.05)
+import horovod.numpy as hvd
+hvd.init()
+"""
+
+
+def test_a_rank_that_is_late_is_named(tmp_path):
+    seen = tmp_path / "seen"
+    with started("-np", 2, "--verbose", sys.executable, "-c", LATE, seen) as job:
+        for line in job.stderr:
+            if "rank 1 has not called hvd.init() yet" in line:
+                seen.touch()
+            if "all have called hvd.init()" in line:
+                break
+        assert seen.exists()
+        assert job.wait() == 0
+
+
+def test_a_grace_period_is_mentioned():
     deaf = "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); "
     deaf += "sys.exit(1) if os.environ['HOROVOD_RANK'] == '0' else time.sleep(100)"
     result = horovodrun("-np", 2, "--grace-period", 2, sys.executable, "-c", deaf)
@@ -216,6 +271,12 @@ def test_a_rank_that_is_late_and_a_grace_period_are_mentioned():
 def test_the_report_explains_known_errors(words, advice):
     result = horovodrun("-np", 1, sys.executable, "-c", f"raise SystemExit({words!r})")
     assert advice in result.stderr.split("suggestion:")[1]
+
+
+def test_a_script_that_is_not_there_is_told_as_such():
+    result = horovodrun("-np", 2, sys.executable, "nosuch.py")
+    assert result.returncode == 2
+    assert "Python did not find the script; its exit code is 2" in result.stderr.split("suggestion:")[1]
 
 
 def test_texts_of_this_library_that_are_explained_exist():

@@ -96,7 +96,7 @@ void FindAlike(const Endings& endings, const std::vector<std::string>& last_word
   const auto is_alike = [&](int rank) {
     const Ending& ending = endings[rank];
     return FailedByItself(ending) && !ending.blames && ending.lost.empty() && ending.code == endings[cause].code &&
-           ending.signal == endings[cause].signal && !last_words[rank].empty() && last_words[rank] == last_words[cause];
+           ending.signal == endings[cause].signal && last_words[rank] == last_words[cause];
   };
   std::ranges::copy_if(diagnosis->collateral, std::back_inserter(diagnosis->alike), is_alike);
   std::erase_if(diagnosis->collateral, is_alike);

@@ -35,7 +35,7 @@ struct Diagnosis {
   bool silent = false;
   // It ended well, and the others wait for it in hvd.init().
   bool before_init = false;
-  // Ranks that failed by themselves in the same way as the cause, with the same last words; see FindAlike.
+  // Ranks that failed by themselves in the same way as the cause, with the same last words or none; see FindAlike.
   std::vector<int> alike;
   // Ranks that failed, or were ended, because of it.
   std::vector<int> collateral;

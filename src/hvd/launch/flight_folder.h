@@ -15,7 +15,7 @@ class FlightFolder {
  public:
   // `logs`: the folder of the ranks' output, or empty. If no folder can be made, there are no dumps.
   FlightFolder(const std::string& logs, const Environment& environment);
-  // Removes the folder unless Keep kept it.
+  // Removes the dumps, unless Keep kept them, and then the folder if it was made here and has nothing else.
   ~FlightFolder();
   FlightFolder(const FlightFolder&) = delete;
   FlightFolder& operator=(const FlightFolder&) = delete;
@@ -24,13 +24,19 @@ class FlightFolder {
   const std::string& path() const { return path_; }
   // The same if it is below TMPDIR or /tmp, where nobody finds it without a report.
   std::string temporary() const { return temporary_ ? path_ : std::string(); }
+  // The user ends the job. Dumps that are there by then are of a stall: they are kept, whatever Keep is told.
+  void KeepWhatIsThere() { stalled_ = HasDumps(); }
   // Keeps the folder if the job failed and there are dumps. Returns where dumps are, or nothing.
   std::string Keep(bool failed);
 
  private:
+  bool HasDumps() const;
+
   std::string path_;
   bool temporary_ = false;
-  std::string given_;  // by the user
+  bool made_ = false;     // by this program, so that it may go with the last dump
+  bool stalled_ = false;  // when the user ended the job
+  std::string given_;     // by the user
 };
 
 }  // namespace hvd::launch

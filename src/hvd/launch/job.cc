@@ -73,13 +73,9 @@ Status Job::Run() {
   if (gathered) {
     started = StartAll();
     if (!started) KillAll();
-    if (ranks_started_ && phase_ == Phase::kRunning) SayWhatIsAwaited(kFirstWord);
-    for (bool met = false; ranks_started_ && !AllOver();) {
+    while (ranks_started_ && !AllOver()) {
       loop_->RunOnce(Duration(-1));
-      if (met || !settings_.have_met()) continue;
-      met = true;
-      StopSaying();
-      Say("ranks up: all have called hvd.init()");
+      NoticeArrivals();
     }
     StopSaying();
   }
@@ -143,11 +139,30 @@ void Job::OnStarted(int rank, int pid) {
   Say(fmt::format("{} {} started: {}", up_, up_ == 1 ? "rank" : "ranks", plan_.program));
 }
 
-void Job::SayWhatIsAwaited(Duration wait) {
+std::vector<int> Job::Awaited() const {
+  if (settings_.arrivals == nullptr || phase_ != Phase::kRunning || ended_ > 0) return {};
+  return settings_.arrivals->Awaited(static_cast<int>(members_.size()));
+}
+
+void Job::NoticeArrivals() {
+  if (settings_.arrivals == nullptr || all_came_ || phase_ != Phase::kRunning) return;
+  all_came_ = settings_.arrivals->all();
+  if (all_came_) {
+    StopSaying();
+    Say("ranks up: all have called hvd.init()");
+  } else if (!awaited_ && !Awaited().empty()) {
+    SayWhoIsAwaited(kFirstWord);
+  }
+}
+
+void Job::SayWhoIsAwaited(Duration wait) {
   awaited_ = loop_->At(loop_->Now() + wait, [this] {
     awaited_.reset();
-    Say("not all ranks have called hvd.init() yet; --start-timeout limits how long the others wait there");
-    SayWhatIsAwaited(kNextWord);
+    const std::vector<int> awaited = Awaited();
+    if (awaited.empty()) return;
+    Say(fmt::format("{} {} not called hvd.init() yet; --start-timeout limits how long the others wait there",
+                    RankList(awaited), awaited.size() == 1 ? "has" : "have"));
+    SayWhoIsAwaited(kNextWord);
   });
 }
 
@@ -187,6 +202,7 @@ void Job::OnSignals() {
     }
     if (phase_ == Phase::kRunning) {
       interrupted_by_ = signal;
+      if (settings_.interrupted) settings_.interrupted();
       EndAll(signal);
     } else {
       KillAll();  // asked twice, or failing anyway
@@ -355,6 +371,7 @@ Report Job::MakeReport() const {
   if (const int cause = report.diagnosis.cause; cause >= 0) {
     constexpr size_t kShown = 20;
     report.ranks[cause].last_lines = output_->stderr_tail(cause).Last(kShown);
+    report.shown = output_->Shows(cause);
     const auto names_cause = [&](const Member& member) {
       const auto& blame = output_->blame(member.slot->rank);
       return blame && blame->silent && blame->rank == cause;

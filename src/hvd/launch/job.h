@@ -19,6 +19,7 @@
 
 #include "hvd/base/clock.h"
 #include "hvd/base/result.h"
+#include "hvd/launch/arrivals.h"
 #include "hvd/launch/local_crew.h"
 #include "hvd/launch/output.h"
 #include "hvd/launch/plan.h"
@@ -37,8 +38,10 @@ class Job {
     Inherited inherited;
     // Opens the place where ranks meet: at this address of this machine, or, if it is empty, for this machine alone.
     std::function<Result<RankPlace>(const std::string& address)> open_place;
-    // Whether all ranks have come to hvd.init(); makes the loop turn when it changes.
-    std::function<bool()> have_met;
+    // Who has come to hvd.init(); makes the loop turn when that changes. nullptr: nothing is said about it.
+    const Arrivals* arrivals = nullptr;
+    // The user asked the job to end while it ran; before the ranks hear of it. May be empty.
+    std::function<void()> interrupted{};
     // Tells ranks that wait there of others that ended well, see MeetingPlace.
     std::function<void(const std::string& ranks)> tell_who_left;
     // For the user, about how it goes; may be empty.
@@ -93,8 +96,12 @@ class Job {
   // Runs `call` after `wait`, in place of what was to be done next.
   void Next(Duration wait, void (Job::*call)());
   void Say(const std::string& line) const;
-  // Says after `wait`, and then again, that ranks have not come to hvd.init().
-  void SayWhatIsAwaited(Duration wait);
+  // Ranks that have not come to hvd.init() while others wait there, all still running.
+  std::vector<int> Awaited() const;
+  // Says, once, that all have come to hvd.init(); has SayWhoIsAwaited begin.
+  void NoticeArrivals();
+  // Says after `wait`, and then again, who has not come to hvd.init().
+  void SayWhoIsAwaited(Duration wait);
   void StopSaying();
   // Says for which ranks the grace period runs.
   void SayGrace();
@@ -116,6 +123,7 @@ class Job {
   std::vector<int> unhandled_;   // local ranks that did not get the last signal that was passed on
   int interrupted_by_ = 0;
   bool ranks_started_ = false;
+  bool all_came_ = false;
   bool abandoned_ = false;
   int up_ = 0, ended_ = 0;
   Time started_{}, over_{}, ended_by_us_at_{};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 
 #include "hvd/base/suggest.h"
 
@@ -19,12 +20,15 @@ void Replace(std::string* text, const std::string& name, const std::string& valu
   }
 }
 
-std::string Now(std::time_t now) {
+// As log lines have it.
+std::string AsText(std::chrono::system_clock::time_point now) {
+  const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  const std::time_t seconds = static_cast<std::time_t>(millis / 1000);
   std::tm parts{};
-  localtime_r(&now, &parts);
-  char text[64];
-  std::strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &parts);
-  return text;
+  localtime_r(&seconds, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return fmt::format("{}.{:03}", text, millis % 1000);
 }
 
 }  // namespace
@@ -65,6 +69,8 @@ Label::Label(const LabelStyle& style, const Slot& slot, int pid, const char* str
   if (has_time_) after_ = text.substr(at + kTime.size());
 }
 
-std::string Label::Text(std::time_t now) const { return has_time_ ? before_ + Now(now) + after_ : before_; }
+std::string Label::Text(std::chrono::system_clock::time_point now) const {
+  return has_time_ ? before_ + AsText(now) + after_ : before_;
+}
 
 }  // namespace hvd::launch

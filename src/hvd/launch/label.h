@@ -4,7 +4,7 @@
 //
 // Thread safety: immutable.
 
-#include <ctime>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ Result<LabelStyle> MakeLabelStyle(const std::optional<std::string>& given, bool 
 class Label {
  public:
   Label(const LabelStyle& style, const Slot& slot, int pid, const char* stream);
-  std::string Text(std::time_t now) const;
+  std::string Text(std::chrono::system_clock::time_point now) const;
 
  private:
   std::string before_, after_;  // around the time

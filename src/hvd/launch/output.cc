@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/launch/output.h"
 
-#include <ctime>
+#include <chrono>
 
 namespace hvd::launch {
 
@@ -47,14 +47,21 @@ void Output::End(int rank) {
   for (auto& cutter : ranks_[rank]->cutters) {
     if (cutter) cutter->End();
   }
+  OneRank& one = *ranks_[rank];
+  RepeatedTraces::End(&one.held_trace, [&](std::string_view line) { Show(one, Stream::kErr, line); });
 }
 
 void Output::Line(int rank, Stream stream, std::string_view line) {
   OneRank& one = *ranks_[rank];
   if (stream == Stream::kErr) one.tail.Add(line);
   if (const auto blame = FindBlame(line); blame && blame->rank != one.rank) one.blame = blame;
-  if (options_.only_rank && *options_.only_rank != one.rank) return;
-  std::string text = one.labels[static_cast<int>(stream)]->Text(std::time(nullptr));
+  if (!Shows(rank)) return;
+  if (stream == Stream::kOut) return Show(one, stream, line);
+  traces_.Take(one.rank, line, &one.held_trace, [&](std::string_view shown) { Show(one, stream, shown); });
+}
+
+void Output::Show(const OneRank& one, Stream stream, std::string_view line) {
+  std::string text = one.labels[static_cast<int>(stream)]->Text(std::chrono::system_clock::now());
   text.append(line).push_back('\n');
   (stream == Stream::kOut ? out_ : err_)->Write(text);
 }

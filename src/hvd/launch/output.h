@@ -15,6 +15,7 @@
 #include "hvd/launch/label.h"
 #include "hvd/launch/lines.h"
 #include "hvd/launch/rank_files.h"
+#include "hvd/launch/repeated_traces.h"
 #include "hvd/launch/sink.h"
 #include "hvd/launch/tail.h"
 
@@ -44,6 +45,8 @@ class Output {
   const Tail& stderr_tail(int rank) const { return ranks_[rank]->tail; }
   // The last that the rank said about who is at fault.
   const std::optional<Blame>& blame(int rank) const { return ranks_[rank]->blame; }
+  // Whether what the rank prints is shown, not only kept.
+  bool Shows(int rank) const { return !options_.only_rank || *options_.only_rank == ranks_[rank]->rank; }
   std::string logs() const { return options_.files ? options_.files->folder() : std::string(); }
 
  private:
@@ -53,14 +56,17 @@ class Output {
     std::optional<LineCutter> cutters[2];
     Tail tail;
     std::optional<Blame> blame;
+    std::string held_trace;
   };
 
   void Line(int rank, Stream stream, std::string_view line);
+  void Show(const OneRank& one, Stream stream, std::string_view line);
 
   OutputOptions options_;
   Sink* const out_;
   Sink* const err_;
   std::vector<std::unique_ptr<OneRank>> ranks_;
+  RepeatedTraces traces_;
 };
 
 }  // namespace hvd::launch

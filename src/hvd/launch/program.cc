@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 
 #include "hvd/base/planted_link.h"
 #include "hvd/launch/agent.h"
 #include "hvd/launch/algorithm_table.h"
+#include "hvd/launch/arrivals.h"
 #include "hvd/launch/batch_system.h"
 #include "hvd/launch/check_here.h"
 #include "hvd/launch/command.h"
@@ -186,16 +186,12 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
     err.Write(fmt::format("horovodrun: note: {}\n", share));
   }
   settings.warns = [&](const std::string& line) { err.Write(fmt::format("horovodrun: {}\n", line)); };
-  std::atomic<bool> met = false;
+  Arrivals arrivals([turning = loop->get()] { turning->Wake(); });
   elastic::Mailbox mail(loop->get());
-  MeetingPlace::OnSet on_set;
-  if (options.elastic()) on_set = [&mail](const auto& key, const auto& value) { mail.Put(key, value); };
-  MeetingPlace place(
-      [&met, turning = loop->get()] {
-        met = true;
-        turning->Wake();
-      },
-      on_set);
+  MeetingPlace place([&arrivals] { arrivals.OnAll(); },
+                     [&, is_elastic = options.elastic()](const std::string& key, const std::string& value) {
+                       is_elastic ? mail.Put(key, value) : arrivals.OnSet(key);
+                     });
   settings.open_place = [&](const std::string& address) -> Result<RankPlace> {
     HVD_RETURN_IF_ERROR(place.Open(address, trust->token));
     RankPlace where{place.address(), job_name, trust->folder ? trust->folder->token_file() : ""};
@@ -203,7 +199,9 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
     if (options.debug_rank) where.debugged = static_cast<int>(*options.debug_rank);
     return where;
   };
-  settings.have_met = [&met] { return met.load(); };
+  // People who debug a rank take their time.
+  if (!options.debug_rank) settings.arrivals = &arrivals;
+  settings.interrupted = [&flight] { flight.KeepWhatIsThere(); };
   settings.tell_who_left = [&place](const std::string& ranks) { place.TellWhoLeft(ranks); };
   Output output(std::move(output_options), static_cast<int>(plan.slots.size()), &out, &err);
   if (options.elastic()) {
@@ -232,7 +230,7 @@ int RunJob(const std::string& self, const Options& options, const Plan& plan, Ou
   }
   if (options.debug_rank) TakeTerminalBack();
   Report report = job.MakeReport();
-  report.flight = flight.Keep(report.diagnosis.cause >= 0);
+  report.flight = flight.Keep(report.diagnosis.cause >= 0 || report.host_failure);
   return Finish(options, report, &out, &err);
 }
 

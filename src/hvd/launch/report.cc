@@ -27,6 +27,23 @@ std::string CollateralText(const Report& report) {
   return text;
 }
 
+// What the first rank printed at last; of an error that all ranks have printed, the error alone.
+std::string StderrText(const Report& report) {
+  const RankReport& cause = report.ranks[report.diagnosis.cause];
+  if (cause.last_lines.empty()) return {};
+  const bool seen = !report.diagnosis.alike.empty() && report.shown;
+  std::string text = seen ? "  their error:\n" : "  its stderr:\n";
+  for (const std::string& line : seen ? LastError(cause.last_lines) : cause.last_lines) {
+    text += fmt::format("    {}\n", line);
+  }
+  return text;
+}
+
+std::string FlightText(const Report& report) {
+  if (report.flight.empty()) return {};
+  return fmt::format("  flight:     {}   (python -m horovod.flight {})\n", report.flight, report.flight);
+}
+
 std::string WhatHappened(const Report& report) {
   const RankReport& cause = report.ranks[report.diagnosis.cause];
   const Ending& ending = cause.ending;
@@ -123,13 +140,14 @@ std::string Suggestion(const Report& report) {
 std::string ReportText(const Report& report) {
   if (report.host_failure) {
     const HostFailure& failure = *report.host_failure;
-    return fmt::format("horovodrun: the job failed: host {}: {}\n  suggestion: {}\n", failure.host, failure.what,
-                       failure.suggestion);
+    return fmt::format("horovodrun: the job failed: host {}: {}\n{}  suggestion: {}\n", failure.host, failure.what,
+                       FlightText(report), failure.suggestion);
   }
   if (report.diagnosis.cause < 0) {
     if (!report.why.empty()) return fmt::format("horovodrun: the job failed: {}\n", report.why);
     if (report.interrupted_by == 0) return {};
-    return fmt::format("horovodrun: ended by {} after {:.1f} s\n", SignalName(report.interrupted_by), report.elapsed_s);
+    return fmt::format("horovodrun: ended by {} after {:.1f} s\n{}", SignalName(report.interrupted_by),
+                       report.elapsed_s, FlightText(report));
   }
   const RankReport& cause = report.ranks[report.diagnosis.cause];
   const auto when = report.started_at + static_cast<std::time_t>(cause.ended_after_s);
@@ -137,16 +155,11 @@ std::string ReportText(const Report& report) {
   text += fmt::format(
       "  first:      rank {} on host {}, pid {}: {}, at {:%Y-%m-%d %H:%M:%S}, {:.1f} s after the start\n",
       cause.slot.rank, cause.slot.host, cause.pid, Describe(cause.ending), fmt::localtime(when), cause.ended_after_s);
-  if (!cause.last_lines.empty()) {
-    text += "  its stderr:\n";
-    for (const std::string& line : cause.last_lines) text += fmt::format("    {}\n", line);
-  }
+  text += StderrText(report);
   if (!report.why.empty()) text += fmt::format("  elastic:    {}\n", report.why);
   if (!report.diagnosis.collateral.empty()) text += fmt::format("  collateral: {}\n", CollateralText(report));
   if (!report.logs.empty()) text += fmt::format("  logs:       {}\n", report.logs);
-  if (!report.flight.empty()) {
-    text += fmt::format("  flight:     {}   (python -m horovod.flight {})\n", report.flight, report.flight);
-  }
+  text += FlightText(report);
   text += fmt::format("  suggestion: {}\n", Suggestion(report));
   return text;
 }

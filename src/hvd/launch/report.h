@@ -38,6 +38,7 @@ struct Report {
   std::time_t started_at = 0;
   double elapsed_s = 0;
   std::vector<std::string> witness{};  // last lines of stderr of a rank that names the cause, if the cause was silent
+  bool shown = true;                   // what the first rank printed was shown while it ran
   std::string logs;                    // folder of the ranks' output, if it was kept
   std::string flight;                  // folder of the flight recorders' dumps, if there are any
 };

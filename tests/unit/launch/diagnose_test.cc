@@ -130,6 +130,15 @@ TEST(Diagnosis, TwoThatBlameEachOther) {
 
 TEST(Diagnosis, BlameOfARankThatIsNone) { EXPECT_EQ(Diagnose({Exit(4, 0, Lost(99))}).cause, 0); }
 
+TEST(Diagnosis, RanksThatFailAlike) {
+  const std::vector<Ending> endings{Exit(1, 2), Exit(1, 0), Exit(1, 1), Exit(2, 3)};
+  Diagnosis found = Diagnose(endings);
+  FindAlike(endings, {"", "", "other words", ""}, &found);
+  EXPECT_EQ(found.cause, 0) << "the lowest";
+  EXPECT_THAT(found.alike, ElementsAre(1));
+  EXPECT_THAT(found.collateral, ElementsAre(2, 3));
+}
+
 Report Example() {
   Report report;
   for (int rank = 0; rank < 3; ++rank) report.ranks.push_back({.slot = {.host = "h", .rank = rank}, .pid = 100 + rank});
