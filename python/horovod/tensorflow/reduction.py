@@ -144,7 +144,8 @@ def _make_allreduce_grads_fn(
                 for i, grad in zip(members, reduced):
                     grads[i] = grad
             for i in sparse:
-                grads[i] = allreduce(grads[i], name=f"{prefix}.grad_{i}", **options)
+                with labels(paths[i : i + 1]):
+                    grads[i] = allreduce(grads[i], name=f"{prefix}.grad_{i}", **options)
         return grads
 
     return reduce
