@@ -12,6 +12,7 @@ may be called from any thread.
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 import zlib
 from collections.abc import Sequence
@@ -32,8 +33,8 @@ Named = tuple[str, Callable[[], np.ndarray]]
 
 _SAMPLES = 64  # values of each array that ranks show each other
 _REAL = 1e-3  # relative difference from which values are no longer equal but for rounding
-# Without HOROVOD_CHECK_SYNC: the steps that are checked as long as the ranks differ. The last one raises. Several,
-# because some programs apply an optimizer more than once before they broadcast.
+# Without HOROVOD_CHECK_SYNC: the steps that are checked as long as the ranks differ. The first one warns, the last one
+# raises: some right programs apply an optimizer several times before they broadcast.
 _LOOKS = (2, 4, 8)
 
 _ADVICE = (
@@ -174,8 +175,9 @@ class Watch:
     """
     Checks the arrays of a training loop: every `every` steps, or, if that is None, at the start.
 
-    A check without a number of steps must not end a program that is right. So it raises only if ranks still differ in
-    the eighth step, and by more than rounding: processors of different kinds round differently.
+    A check without a number of steps must not end a program that is right. So rank 0 warns in the second step, and all
+    raise only if the ranks still differ in the eighth, and by more than rounding: processors of different kinds round
+    differently.
     """
 
     def __init__(self, every: int | None) -> None:
@@ -207,5 +209,10 @@ class Watch:
             return check_in_sync(arrays, name)
         difference = compare(arrays, name)
         self._waits = difference is not None and difference.is_real
-        if self._waits and step == _LOOKS[-1]:
-            raise HorovodSyncError(f"{difference.text}. {_ADVICE}. {VARIABLE}=0 switches this check off")
+        if not self._waits:
+            return
+        text = f"{difference.text}. {_ADVICE}. {VARIABLE}=0 switches this check off"
+        if step == _LOOKS[-1]:
+            raise HorovodSyncError(text)
+        if step == _LOOKS[0] and global_process_set.rank() == 0:
+            warnings.warn(f"{text}. If the ranks still differ in step {_LOOKS[-1]}, the job ends", stacklevel=2)
