@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <sstream>
 
@@ -39,15 +41,13 @@ uint64_t StartTimeOf(int pid) {
   return rest && !ended ? start : 0;
 }
 
-int ParentOf(int pid) {
-  const std::string text = ReadSmallFile(fmt::format("/proc/{}/stat", pid)).value_or("");
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(text.substr(name_end + 1));
-  std::string state;
-  int parent = 0;
-  rest >> state >> parent;
-  return rest ? parent : 0;
+Duration AgeOf(const Process& process) {
+  timespec now{};
+  const int64_t ticks = ::sysconf(_SC_CLK_TCK);
+  if (process.start_time == 0 || ticks <= 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return {};
+  const Duration since_boot = std::chrono::seconds(now.tv_sec) + Duration(now.tv_nsec);
+  const auto started = std::chrono::milliseconds(static_cast<int64_t>(process.start_time) * 1000 / ticks);
+  return std::max(Duration(1), since_boot - started);
 }
 
 Process ThisProcess() { return {Machine(), static_cast<int>(::getpid()), StartTimeOf(::getpid())}; }

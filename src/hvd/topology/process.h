@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "hvd/base/clock.h"
+
 namespace hvd::topology {
 
 struct Process {
@@ -21,8 +23,8 @@ enum class Life { kRuns, kEnded, kUnknown };  // unknown: it is on another machi
 Process ThisProcess();
 // In clock ticks since boot; 0: there is no such process here, or it is a zombie.
 uint64_t StartTimeOf(int pid);
-// 0: there is no such process here, or its parent is in another pid namespace.
-int ParentOf(int pid);
+// How long ago a process of this machine was started, to 10 ms; zero: unknown.
+Duration AgeOf(const Process& process);
 // A zombie has ended.
 Life LifeOf(const Process& process);
 

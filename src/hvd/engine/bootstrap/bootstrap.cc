@@ -65,6 +65,7 @@ class Bootstrapper {
   const BootstrapOptions& options_;
   Config config_;  // with the address that was found
   SteadyClock clock_;
+  Time begun_{};
   Time deadline_{};
   std::string host_id_;
   std::optional<net::Token> token_;  // the job's, or one for this generation that came through the store
@@ -75,7 +76,8 @@ class Bootstrapper {
 };
 
 Result<World> Bootstrapper::Run() {
-  deadline_ = clock_.Now() + Seconds(config_.start_timeout_s);
+  begun_ = clock_.Now();
+  deadline_ = begun_ + Seconds(config_.start_timeout_s);
   world_.generation = config_.generation;
   world_.mpi = options_.method.mpi;
   world_.mpi_comm = options_.method.comm;
@@ -172,6 +174,7 @@ Result<RankDescriptor> Bootstrapper::MakeCard() const {
   card.version = HVD_VERSION;
   card.size = config_.size;
   card.process = topology::ThisProcess();
+  card.waited_ms = Milliseconds(clock_.Now() - begun_);
   card.host_id = host_id_;
   card.hostname = config_.hostname.empty() ? topology::Hostname() : config_.hostname;
   if (config_.disable_shm) {

@@ -9,7 +9,7 @@
 namespace hvd::engine::bootstrap {
 namespace {
 
-constexpr size_t kFields = 17;
+constexpr size_t kFields = 18;
 
 std::string OneLine(std::string text) {
   for (char& c : text) {
@@ -43,12 +43,12 @@ std::string_view TrustOf(const RankDescriptor& card) {
 }  // namespace
 
 std::string Encode(const RankDescriptor& card) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", OneLine(card.version),
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", OneLine(card.version),
                      OneLine(card.nonce), card.size, OneLine(card.process.machine), card.process.pid,
                      card.process.start_time, OneLine(card.host_id), OneLine(card.hostname), OneLine(card.no_shm),
                      OneLine(card.process_sets), OneLine(card.trust), card.encrypt ? 1 : 0, card.settings.eager_bytes,
                      card.settings.chunk_bytes, card.settings.fusion_threshold, card.settings.cache_capacity,
-                     OneLine(card.settings.algorithms));
+                     OneLine(card.settings.algorithms), card.waited_ms);
 }
 
 Result<RankDescriptor> DecodeRankDescriptor(std::string_view text) {
@@ -73,7 +73,7 @@ Result<RankDescriptor> DecodeRankDescriptor(std::string_view text) {
                     Parse(fields[5], &card.process.start_time) && Parse(fields[11], &encrypt) &&
                     Parse(fields[12], &card.settings.eager_bytes) && Parse(fields[13], &card.settings.chunk_bytes) &&
                     Parse(fields[14], &card.settings.fusion_threshold) &&
-                    Parse(fields[15], &card.settings.cache_capacity);
+                    Parse(fields[15], &card.settings.cache_capacity) && Parse(fields[17], &card.waited_ms);
   if (!good || card.size < 1 || card.process.pid <= 0 || card.settings.eager_bytes < 0 ||
       card.settings.chunk_bytes < 64) {
     return Fail(Code::kInvalidArgument, "a rank's card has a field that is no number");

@@ -2,6 +2,7 @@
 #pragma once
 // What a rank publishes about itself in the store, before there is any connection.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,7 @@ struct RankDescriptor {
       nonce;  // random, new for every init: distinguishes this descriptor from one that an earlier job left behind
   int size = 0;
   topology::Process process;
+  int64_t waited_ms = 0;  // from the call of init until rank 0's invitation was read
   std::string host_id;
   std::string hostname;
   std::string no_shm;        // why this rank cannot share memory; empty if it can

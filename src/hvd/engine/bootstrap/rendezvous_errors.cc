@@ -142,8 +142,9 @@ Error DuplicateRankZero(const Config& config, const RankDescriptor& first, const
 
 Error DuplicateRank(Rank rank, const RankDescriptor& first, const RankDescriptor& second) {
   return {Code::kFailedPrecondition,
-          fmt::format("rank {} was given twice: to {} and to {}; every process needs a HOROVOD_RANK of its own", rank,
-                      WhoIs(first), WhoIs(second)),
+          fmt::format("rank {} was given twice: to {} and to {}; every process needs a HOROVOD_RANK of its own, "
+                      "and none may be left over from an earlier run",
+                      rank, WhoIs(first), WhoIs(second)),
           rank};
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "hvd/base/log.h"
+#include "hvd/engine/bootstrap/early_ranks.h"
 #include "hvd/engine/bootstrap/rank0_refusal.h"
 #include "hvd/engine/bootstrap/rendezvous_errors.h"
 #include "hvd/net/crypto.h"
@@ -55,6 +55,7 @@ RendezvousProtocol::~RendezvousProtocol() {
 
 Result<std::vector<RankDescriptor>> RendezvousProtocol::Meet(RankDescriptor mine) {
   mine_ = std::move(mine);
+  begun_ = net::Now();
   HVD_ASSIGN_OR_RETURN(mine_.nonce, RandomName());
   cards_.assign(static_cast<size_t>(config_.size), std::nullopt);
   cards_[config_.rank] = mine_;
@@ -90,7 +91,7 @@ Status RendezvousProtocol::Host() {
     HVD_RETURN_IF_ERROR(CheckGenerations(Missing()));
     if (slices.over()) return Fail(TooLate());
   }
-  WarnOfEarlierRanks();
+  HVD_RETURN_IF_ERROR(CheckEarlyRanks());
   HVD_RETURN_IF_ERROR(store_->Set(Key("verdict"), "ok"));
   invited_ = false;
   return store_->Delete(JobKey());
@@ -121,19 +122,13 @@ Status RendezvousProtocol::CheckStillHost() {
   return Fail(twice);
 }
 
-void RendezvousProtocol::WarnOfEarlierRanks() const {
-  const int starter = topology::ParentOf(mine_.process.pid);
-  const uint64_t begin = starter == 0 ? 0 : topology::StartTimeOf(starter);
-  for (Rank rank = 1; rank < config_.size; ++rank) {
-    const topology::Process& other = cards_[rank]->process;
-    if (other.machine.empty() || other.machine != mine_.process.machine || other.start_time >= begin) continue;
-    const int parent = topology::ParentOf(other.pid);
-    if (parent == 0 || parent == starter) continue;
-    log::Warning(
-        "rank {} (pid {}) was started before the process that started rank 0 (pid {}): if it is left over from an "
-        "earlier run, end it and start this run again",
-        rank, other.pid, starter);
+Status RendezvousProtocol::CheckEarlyRanks() {
+  if (early_.empty()) return {};
+  if (store_->Wait({Key("trouble")}, std::min(PatienceForSuccessors(mine_), net::Left(deadline_)))) {
+    return CheckTrouble();
   }
+  for (const Rank rank : early_) WarnOfEarlyRank(mine_, rank, *cards_[rank]);
+  return {};
 }
 
 Result<bool> RendezvousProtocol::ReadCards(Duration patience) {
@@ -151,7 +146,10 @@ Result<bool> RendezvousProtocol::ReadCards(Duration patience) {
     }
     if (!text) continue;
     HVD_ASSIGN_OR_RETURN(RankDescriptor card, DecodeRankDescriptor(*text));
-    if (config_.rank == 0) HVD_RETURN_IF_ERROR(Compare(0, mine_, missing[i], card));
+    if (config_.rank == 0) {
+      HVD_RETURN_IF_ERROR(Compare(0, mine_, missing[i], card));
+      if (MayBeLeftOver(config_, mine_, card)) early_.push_back(missing[i]);
+    }
     cards_[missing[i]] = std::move(card);
   }
   return texts.has_value();
@@ -198,7 +196,9 @@ Status RendezvousProtocol::Follow(const std::string& invitation) {
     differs_ = DuplicateRank(config_.rank, other ? *other : RankDescriptor{}, mine_);
   } else {
     if (auto same = Compare(0, host, config_.rank, mine_); !same) differs_ = same.error();
-    HVD_RETURN_IF_ERROR(store_->Set(Key("card", config_.rank), Encode(mine_)));
+    RankDescriptor card = mine_;
+    card.waited_ms += Milliseconds(net::Now() - begun_);
+    HVD_RETURN_IF_ERROR(store_->Set(Key("card", config_.rank), Encode(card)));
   }
   cards_[0] = std::move(host);
   // Rank 0 hears of it even where it does not expect this rank, and says so in its verdict.

@@ -67,8 +67,9 @@ class RendezvousProtocol {
   Status Host();
   Status CheckPlaceIsFree();
   Status CheckStillHost();
-  // Warns of ranks that were there before whatever started this one: ranks of an earlier run may still wait.
-  void WarnOfEarlierRanks() const;
+  // Gives this run's own ranks time to find their place taken by one of an earlier run, which is an error. Warns of
+  // ranks that may be left over if none comes. See early_ranks.h.
+  Status CheckEarlyRanks();
   // Reads the cards that have come. True: all have.
   Result<bool> ReadCards(Duration patience);
   Status Join();
@@ -111,7 +112,9 @@ class RendezvousProtocol {
   RankDescriptor mine_;
   std::string prefix_;                                // empty: no invitation followed
   std::vector<std::optional<RankDescriptor>> cards_;  // by rank; others than rank 0 know them all after the verdict
+  std::vector<Rank> early_;                           // that may be left over; rank 0 knows them
   std::optional<Error> differs_;                      // why rank 0, whose invitation we follow, will not take us
+  Time begun_{};                                      // of Meet
   bool invited_ = false;                              // rank 0's invitation lies in the store
   bool refused_ = false;                              // rank 0 does not come, and has said so
   bool came_too_early_ = false;
