@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank runs one operation against marks, counters and payloads that peers may have written in any way. The operation
-// reads and writes only the arenas, the stream and its own buffers, and fails if it cannot use a mark. The check words
+// A rank runs one operation against marks, counters and payloads that peers may have written in any way, and may write
+// again while it runs. The operation reads and writes only the arenas, the stream and its own buffers, and fails if it
+// cannot use a mark. The check words
 // of peers are right here, so that the fuzzer reaches the code behind their check.
 #include <algorithm>
 #include <array>
@@ -154,6 +155,25 @@ comm::Work MakeWork(Input* input, std::byte* arena, std::vector<std::byte>* in, 
   return work;
 }
 
+// What a peer says of its data.
+void WriteHeader(Input* input, Header* header) {
+  header->location = DataLocation{input->Take<uint8_t>() % 8u};
+  // Most offsets are near the arena's ends.
+  for (uint64_t* offset : {&header->in_offset, &header->out_offset}) {
+    *offset = input->Take<uint16_t>();
+    if (*offset > 60000) *offset = input->Take<uint64_t>();
+  }
+  header->address = input->Take<uint8_t>() % 2;
+  header->check = header->CheckFor(MarkStream::Mark(0, 0));
+}
+
+// Peers that go wrong after their marks were read.
+void ChangeHeaders(Input* input, const MarkStream& stream) {
+  for (int m = 0; m < kMembers; ++m) {
+    if (input->Take<uint8_t>() % 4 == 1) WriteHeader(input, &stream.header(m, 0));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -180,19 +200,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int m = 1; m < kMembers; ++m) {
     Header& header = stream.header(m, 0);
     header.uid = 1;
-    header.location = DataLocation{input.Take<uint8_t>() % 8u};
-    // Most offsets are near the arena's ends.
-    for (uint64_t* offset : {&header.in_offset, &header.out_offset}) {
-      *offset = input.Take<uint16_t>();
-      if (*offset > 60000) *offset = input.Take<uint64_t>();
-    }
-    header.address = input.Take<uint8_t>() % 2;
-    header.check = header.CheckFor(MarkStream::Mark(0, 0));
+    WriteHeader(&input, &header);
     header.mark = MarkStream::Mark(0, 0);
   }
   // The engine's two paths: finish at once if the marks allow it, else run a step machine.
   using Data = comm::builtin::WindowCommunicator::Look::Data;
   const auto look = communicator.LookAt(0, 0, 1, work);
+  ChangeHeaders(&input, stream);
   const bool repeats = work.op == OpKind::kAllreduce || work.op == OpKind::kReducescatter;
   if (repeats && look.data == Data::kBeside) {
     communicator.Finish(0, work);
@@ -200,6 +214,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (work.op == OpKind::kAllreduce && look.data == Data::kSliced) {
     const size_t chunks = communicator.ReduceSlices(0, work);
+    ChangeHeaders(&input, stream);
     if (communicator.Storing(0, chunks) < 0) communicator.TakeResult(0, work);
     return 0;
   }
@@ -210,6 +225,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (progress == collective::Progress::kDone || progress == collective::Progress::kFailed) break;
     std::vector<int> awaited;
     machine->CollectAwaited(&awaited);
+    ChangeHeaders(&input, stream);
     for (int m = 1; m < kMembers; ++m) {
       auto& counters = stream.counters(m, 0);
       const auto count = input.Take<uint8_t>();

@@ -68,5 +68,39 @@ TEST_F(MarksTest, AMarkThatIsJustBeingPutIsNotDamaged) {
   EXPECT_EQ(FirstDamaged(stream_, kPosition), -1);
 }
 
+TEST_F(MarksTest, AMarkIsReadOnce) {
+  theirs().location = DataLocation::kInline;
+  theirs().check = theirs().CheckFor(theirs().mark);
+  Place places[2];
+  PositionView view;
+  view.stream = &stream_;
+  view.position = kPosition;
+  view.places = places;
+  EXPECT_FALSE(ReadPlace(view, 1, {.in = 257}, &places[1])) << "more than there is room for";
+  ASSERT_TRUE(ReadPlace(view, 1, {.in = 256}, &places[1]));
+  theirs().location = DataLocation::kDirect;
+  theirs().in_offset = ~uint64_t{0};
+  EXPECT_EQ(view.Source(1, 5), stream_.payload(1, kPosition));
+  EXPECT_FALSE(ReadPlace(view, 1, {}, &places[1])) << "the check word is of what was there before";
+}
+
+TEST_F(MarksTest, CountersBeyondTheLastChunkAreNotBelieved) {
+  PositionView view;
+  view.stream = &stream_;
+  view.position = kPosition;
+  view.most_chunks = 3;
+  std::atomic<uint64_t>& in = stream_.counters(1, kPosition).in;
+  in = MarkStream::Count(kPosition - MarkStream::kSlots, 7);
+  EXPECT_EQ(view.In(1), 0u) << "an earlier position's";
+  in = MarkStream::Count(kPosition, 3);
+  EXPECT_EQ(view.In(1), 3u);
+  EXPECT_EQ(view.FirstDamagedCounter(), -1);
+  for (const uint64_t value : {MarkStream::Count(kPosition, 4), MarkStream::Count(kPosition + 1, 0), ~uint64_t{0}}) {
+    in = value;
+    EXPECT_EQ(view.In(1), 0u) << value;
+    EXPECT_EQ(view.FirstDamagedCounter(), 1) << value;
+  }
+}
+
 }  // namespace
 }  // namespace hvd::collective::window

@@ -132,6 +132,11 @@ bool HierarchicalReduce::FinishChunk() {
   return true;
 }
 
+int HierarchicalReduce::Damaged() const {
+  const int member = side_->Damaged();
+  return member < 0 ? -1 : peers_.here[member];
+}
+
 void HierarchicalReduce::CollectAwaited(std::vector<int>* members) const {
   std::vector<int> hosts;
   peers_.link.CollectAwaited(&hosts);

@@ -42,6 +42,7 @@ class HierarchicalReduce final : public Machine {
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override;
+  int Damaged() const override;
   Error error() const override { return peers_.link.error(); }
 
  private:

@@ -29,6 +29,8 @@ class IntraHost {
 
   virtual uint64_t In(int member) const = 0;
   virtual uint64_t Out(int member) const = 0;
+  // A member one of whose counters is damaged; -1: none is seen.
+  virtual int Damaged() const { return -1; }
   virtual void PublishIn(uint64_t chunks) = 0;
   virtual void PublishOut(uint64_t chunks) = 0;
 };

@@ -19,9 +19,10 @@ ChunkedPull::ChunkedPull(PositionView view, std::vector<Source> sources, const P
       my_bytes_ = source.bytes;
       my_chunks_ = ChunksOf(source);
     }
-    if (view_.header(source.member).location != DataLocation::kStaged) in_seen_[source.member] = ChunksOf(source);
+    if (view_.place(source.member).location != DataLocation::kStaged) in_seen_[source.member] = ChunksOf(source);
   }
-  if (view_.header(view_.me()).location != DataLocation::kStaged) staged_count_ = my_chunks_;
+  if (view_.place(view_.me()).location != DataLocation::kStaged) staged_count_ = my_chunks_;
+  view_.most_chunks = rounds_;
 }
 
 size_t ChunkedPull::ChunksOf(const Source& source) const {

@@ -28,6 +28,7 @@ class ChunkedPull final : public Machine {
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override;
+  int Damaged() const override { return view_.FirstDamagedCounter(); }
 
  private:
   bool StageChunk();

@@ -50,13 +50,14 @@ ChunkedReduce::ChunkedReduce(PositionView view, ReduceOp op, DType type, kernel:
       stores_(stores),
       payload_(payload),
       chunks_(pattern::ChunkCount(payload->bytes(), view.staging.chunk_bytes)),
-      location_(view.header(view.me()).location),
+      location_(view.place(view.me()).location),
       reduced_count_(reduced),
       in_seen_(view.members()),
       out_seen_(view.members()) {
+  view_.most_chunks = chunks_;
   // Data that is not copied in is readable as soon as its mark is.
   for (int m = 0; m < view_.members(); ++m) {
-    if (!IsCopiedIn(view_.header(m).location)) in_seen_[m] = chunks_;
+    if (!IsCopiedIn(view_.place(m).location)) in_seen_[m] = chunks_;
   }
   const int me = view_.me();
   staged_count_ = IsCopiedIn(location_) ? view_.In(me) : chunks_;

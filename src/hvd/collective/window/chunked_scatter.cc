@@ -40,10 +40,11 @@ ChunkedScatter::ChunkedScatter(PositionView view, ReduceOp op, DType type, kerne
       in_seen_(view.members()),
       out_seen_(view.members()),
       sources_(view.members()) {
+  view_.most_chunks = parts_.rounds();
   for (int m = 0; m < view_.members(); ++m) {
-    if (view_.header(m).location != DataLocation::kStaged) in_seen_[m] = parts_.rounds();
+    if (view_.place(m).location != DataLocation::kStaged) in_seen_[m] = parts_.rounds();
   }
-  if (view_.header(view_.me()).location != DataLocation::kStaged) staged_count_ = parts_.rounds();
+  if (view_.place(view_.me()).location != DataLocation::kStaged) staged_count_ = parts_.rounds();
   out_seen_[view_.me()] = reduced;
 }
 
@@ -75,7 +76,7 @@ bool ChunkedScatter::ReduceRound() {
   const auto piece = parts_.Piece(me, reduced_count_);
   if (piece.size() > 0 && to_ != nullptr) {
     for (int m = 0; m < view_.members(); ++m) {
-      const bool staged = view_.header(m).location == DataLocation::kStaged;
+      const bool staged = view_.place(m).location == DataLocation::kStaged;
       sources_[m] =
           staged ? view_.Source(m, reduced_count_) + parts_.piece_bytes() * me : view_.Source(m, 0) + piece.begin;
     }

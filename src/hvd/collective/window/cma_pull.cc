@@ -15,6 +15,7 @@ constexpr size_t kMostAtOnce = 1 << 20;
 
 CmaPull::CmaPull(PositionView view, std::vector<ChunkedPull::Source> sources, const std::byte* own)
     : view_(view), sources_(std::move(sources)), own_(own), out_seen_(view.members()) {
+  view_.most_chunks = 1;
   // Everybody begins with the one after itself, so that not all read from one at a time.
   const auto after_me = std::ranges::find_if(sources_, [&](const auto& source) { return source.member > view_.me(); });
   std::rotate(sources_.begin(), after_me, sources_.end());
@@ -22,12 +23,11 @@ CmaPull::CmaPull(PositionView view, std::vector<ChunkedPull::Source> sources, co
 }
 
 int CmaPull::Fetch(int member, size_t begin, size_t bytes, std::byte* to) {
-  const Header& header = view_.header(member);
-  const int local = view_.locals[member];
-  if (member != view_.me() && header.location == DataLocation::kStaged) {
-    return view_.window->ReadPeer(local, header.address + begin, to, bytes);
+  const Place& place = view_.place(member);
+  if (member != view_.me() && place.location == DataLocation::kStaged) {
+    return view_.window->ReadPeer(view_.locals[member], place.address + begin, to, bytes);
   }
-  const std::byte* const from = member == view_.me() ? own_ : view_.window->PeerArena(local, header.in_offset, 0);
+  const std::byte* const from = member == view_.me() ? own_ : place.source;
   kernel::Copy(to, from + begin, bytes);
   return 0;
 }

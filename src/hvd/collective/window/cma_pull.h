@@ -22,6 +22,7 @@ class CmaPull final : public Machine {
 
   Progress Step() override;
   void CollectAwaited(std::vector<int>* members) const override;
+  int Damaged() const override { return view_.FirstDamagedCounter(); }
   Error error() const override;
 
  private:

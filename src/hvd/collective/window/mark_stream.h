@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace hvd::collective::window {
 
@@ -46,7 +47,25 @@ inline bool IsStoredOut(DataLocation location) {
   return location == DataLocation::kDirect || location == DataLocation::kCopied;
 }
 
+// One word of shared memory, read once: the compiler must not read it again where it is used.
+template <typename T>
+T ReadOnce(const T& word) {
+  return std::atomic_ref<T>(const_cast<T&>(word)).load(std::memory_order_relaxed);
+}
+
 struct alignas(64) Header {
+  Header() = default;
+  // A private copy of one in shared memory, where a rank that went wrong may change it at any time.
+  Header(const Header& shared)
+      : mark(shared.mark.load(std::memory_order_relaxed)),
+        uid(ReadOnce(shared.uid)),
+        first_dim(ReadOnce(shared.first_dim)),
+        location(ReadOnce(shared.location)),
+        check(ReadOnce(shared.check)) {
+    for (size_t i = 0; i < std::size(words); ++i) words[i] = ReadOnce(shared.words[i]);
+  }
+  Header& operator=(const Header&) = delete;
+
   std::atomic<uint64_t> mark;
   uint64_t uid;
   int64_t first_dim;
@@ -108,6 +127,8 @@ class MarkStream {
   }
 
   static uint64_t Mark(uint64_t epoch, uint64_t position) { return (epoch << 40) | (position + 1); }
+  // The most chunks that a counter has room for.
+  static constexpr uint64_t kMostChunks = (uint64_t{1} << 24) - 1;
   static uint64_t Count(uint64_t position, uint64_t chunks) { return ((position + 1) << 24) | chunks; }
 
  private:

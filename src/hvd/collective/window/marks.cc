@@ -5,24 +5,44 @@
 
 namespace hvd::collective::window {
 
-bool IsUsable(const PositionView& view, int member, const Needed& needed) {
-  const Header& header = view.header(member);
-  const auto has = [&](uint64_t offset, size_t bytes) {
-    return view.window->PeerArena(view.locals[member], offset, bytes) != nullptr;
+bool ReadPlace(const PositionView& view, int member, const Needed& needed, Place* place) {
+  Header& shared = view.stream->header(member, view.position);
+  const Header header(shared);
+  if (!header.IsIntact()) return false;
+  const auto mapped = [&](uint64_t offset, size_t bytes) {
+    return view.window->PeerArena(view.locals[member], offset, bytes);
   };
+  const bool fits = needed.in <= RoomBesideMark(header.location, view.stream->payload_bytes());
   switch (header.location) {
     case DataLocation::kNothing:
+      *place = {.location = header.location, .address = header.address};
+      return fits;
     case DataLocation::kTiny:
-    case DataLocation::kInline:
-      return needed.in <= RoomBesideMark(header.location, view.stream->payload_bytes());
+      *place = {.location = header.location, .source = shared.tiny, .target = shared.tiny};
+      return fits;
+    case DataLocation::kInline: {
+      std::byte* const payload = view.stream->payload(member, view.position);
+      *place = {.location = header.location, .source = payload, .target = payload};
+      return fits;
+    }
     case DataLocation::kDirect:
-      return has(header.in_offset, needed.in) && has(header.out_offset, needed.out);
-    case DataLocation::kStaged:
-      return has(header.in_offset, view.staging.bytes());
-    case DataLocation::kCopied:
-      return has(header.out_offset, std::max(needed.in, needed.out));
+      *place = {header.location, mapped(header.in_offset, needed.in), mapped(header.out_offset, needed.out),
+                header.address};
+      break;
+    case DataLocation::kStaged: {
+      std::byte* const ring = mapped(header.in_offset, view.staging.bytes());
+      *place = {header.location, ring, ring, header.address};
+      break;
+    }
+    case DataLocation::kCopied: {
+      std::byte* const result = mapped(header.out_offset, std::max(needed.in, needed.out));
+      *place = {header.location, result, result, header.address};
+      break;
+    }
+    default:
+      return false;
   }
-  return false;
+  return place->source != nullptr && place->target != nullptr;
 }
 
 int FirstDamaged(const MarkStream& stream, uint64_t position) {

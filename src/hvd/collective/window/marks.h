@@ -19,9 +19,9 @@ struct Needed {
   size_t out = 0;  // bytes that others store
 };
 
-// Returns whether this member's mark has a known location, whose offsets and all bytes behind them are inside its
-// memory.
-bool IsUsable(const PositionView& view, int member, const Needed& needed);
+// Reads a member's mark, the only time that an operation does. Returns whether it can be used: it is intact and has a
+// known location, whose offsets and all bytes behind them are inside the member's memory.
+bool ReadPlace(const PositionView& view, int member, const Needed& needed, Place* place);
 
 // A member whose mark in a position's slot is not what it has put there, now or for an earlier position; -1: none is
 // seen.
@@ -30,7 +30,9 @@ int FirstDamaged(const MarkStream& stream, uint64_t position);
 // An operation that cannot begin, because a member's mark cannot be used.
 class BadMark final : public Machine {
  public:
-  BadMark(const PositionView& view, int member) : pid_(view.window->pid(view.locals[member])), member_(member) {}
+  // `named`: the member's number in the process set.
+  BadMark(const PositionView& view, int member, int named)
+      : pid_(view.window->pid(view.locals[member])), member_(named) {}
 
   Progress Step() override { return Progress::kFailed; }
   void CollectAwaited(std::vector<int>* members) const override { members->push_back(member_); }

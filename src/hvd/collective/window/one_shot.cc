@@ -7,7 +7,7 @@ namespace hvd::collective::window {
 
 bool AllBesideMarks(const PositionView& view) {
   for (int m = 0; m < view.members(); ++m) {
-    if (!IsBesideMark(view.header(m).location)) return false;
+    if (!IsBesideMark(view.place(m).location)) return false;
   }
   return true;
 }

@@ -6,6 +6,8 @@
 
 #include "hvd/collective/hierarchy/intra_host_shared.h"
 #include "hvd/collective/hierarchy/intra_host_single.h"
+#include "hvd/collective/pattern/slices.h"
+#include "hvd/collective/window/marks.h"
 #include "hvd/comm/builtin/window_flow.h"
 
 namespace hvd::comm::builtin {
@@ -50,10 +52,13 @@ class MixedMachine final : public collective::Machine {
   }
 
   int Damaged() const override {
-    if (inner_ != nullptr || !published_) return -1;
+    if (inner_ != nullptr) return inner_->Damaged();
+    if (!published_) return -1;
     const int local = comm_->here()->Damaged(0, local_position_);
     return local < 0 ? -1 : comm_->MemberHere(local);
   }
+
+  int at_fault() const override { return inner_ == nullptr ? -1 : inner_->at_fault(); }
 
   Error error() const override {
     if (inner_ != nullptr) return inner_->error();
@@ -192,7 +197,11 @@ std::unique_ptr<collective::Machine> MixedCommunicator::Move(uint64_t position, 
   const size_t chunk_bytes = chunk_bytes_.At(position);
   std::unique_ptr<collective::hierarchy::IntraHost> side;
   if (options_.here != nullptr) {
-    side = std::make_unique<collective::hierarchy::IntraHostShared>(options_.here->ViewAt(local_position));
+    const int bad = options_.here->ReadMarks(local_position, *work);
+    collective::window::PositionView view = options_.here->ViewAt(local_position);
+    if (bad >= 0) return std::make_unique<collective::window::BadMark>(view, bad, MemberHere(bad));
+    view.most_chunks = collective::pattern::ChunkCount(work->payload.bytes(), view.staging.chunk_bytes);
+    side = std::make_unique<collective::hierarchy::IntraHostShared>(view);
     CountReduceFlow(*work, my_local_, chunk_bytes, owners_, options_.flows);
   } else {
     side = std::make_unique<collective::hierarchy::IntraHostSingle>(&work->payload, chunk_bytes, pairs_.pool());

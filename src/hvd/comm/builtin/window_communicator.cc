@@ -36,7 +36,7 @@ constexpr size_t kMostPrepared = 1 << 10;
 size_t ChunkBytes(const PositionView& view, const LocationRules::Rules& rules) {
   size_t chunk = rules.direct_chunk;
   for (int m = 0; m < view.members(); ++m) {
-    const DataLocation location = view.header(m).location;
+    const DataLocation location = view.place(m).location;
     if (location == DataLocation::kCopied) chunk = rules.copied_chunk;
     if (!IsStoredOut(location)) return view.staging.chunk_bytes;
   }
@@ -61,7 +61,10 @@ class MeetMachine final : public collective::Machine {
     return progress;
   }
 
-  int Damaged() const override { return met_ ? -1 : comm_->Damaged(0, position_); }
+  int Damaged() const override {
+    if (!met_) return comm_->Damaged(0, position_);
+    return inner_ == nullptr ? -1 : inner_->Damaged();
+  }
   void CollectAwaited(std::vector<int>* members) const override {
     if (inner_ != nullptr) return inner_->CollectAwaited(members);
     // Without its mark this member waits for slots that others still use.
@@ -84,7 +87,8 @@ class MeetMachine final : public collective::Machine {
 WindowCommunicator::WindowCommunicator(WindowOptions options)
     : options_(std::move(options)),
       cut_({options_.staging, options_.locations}),
-      stream_(options_.stream_memory, static_cast<int>(options_.locals.size()), options_.me, options_.eager_bytes) {}
+      stream_(options_.stream_memory, static_cast<int>(options_.locals.size()), options_.me, options_.eager_bytes),
+      places_(options_.locals.size() * MarkStream::kSlots) {}
 
 WindowCommunicator::~WindowCommunicator() {
   for (std::byte* memory : staging_) {
@@ -132,7 +136,9 @@ bool WindowCommunicator::SlotFree(uint64_t position) {
   if (position < min_released_ + MarkStream::kSlots) return true;
   uint64_t least = released_;
   for (int m = 0; m < stream_.members(); ++m) {
-    if (m != stream_.me()) least = std::min(least, stream_.released(m).load(std::memory_order_acquire));
+    if (m == stream_.me()) continue;
+    const uint64_t theirs = stream_.released(m).load(std::memory_order_acquire);
+    least = std::min(least, theirs <= published_ ? theirs : min_released_);
   }
   min_released_ = least;
   return position < min_released_ + MarkStream::kSlots;
@@ -160,6 +166,7 @@ WindowCommunicator::Outcome WindowCommunicator::Publish(uint64_t epoch, uint64_t
   header.uid = uid;
   header.first_dim = first_dim;
   header.check = header.CheckFor(mark);
+  published_ = std::max(published_, position + 1);
   header.mark.store(mark, std::memory_order_release);
   options_.window->RingAll();
   return Outcome::kPublished;
@@ -251,15 +258,6 @@ int WindowCommunicator::Missing(uint64_t epoch, uint64_t position) const {
   return -1;
 }
 
-int WindowCommunicator::Damaged(uint64_t epoch, uint64_t position) const {
-  const uint64_t mark = MarkStream::Mark(epoch, position);
-  for (int m = 0; m < stream_.members(); ++m) {
-    const Header& header = stream_.header(m, position);
-    if (header.mark.load(std::memory_order_acquire) == mark && !header.IsIntact()) return m;
-  }
-  return collective::window::FirstDamaged(stream_, position);
-}
-
 void WindowCommunicator::CollectMissing(uint64_t epoch, uint64_t position, std::vector<int>* members) const {
   const uint64_t mark = MarkStream::Mark(epoch, position);
   for (int m = 0; m < stream_.members(); ++m) {
@@ -296,6 +294,8 @@ PositionView WindowCommunicator::ViewAt(uint64_t position) const {
   view.locals = options_.locals;
   view.position = position;
   view.staging = cut_.At(position).staging;
+  const auto members = static_cast<size_t>(stream_.members());
+  view.places = {&places_[position % MarkStream::kSlots * members], members};
   return view;
 }
 
@@ -306,10 +306,10 @@ PositionView WindowCommunicator::ViewFor(uint64_t position, OpKind op) const {
 }
 
 std::unique_ptr<collective::Machine> WindowCommunicator::Begin(uint64_t position, const Work* work) {
-  const PositionView view = ViewFor(position, work->op);
-  if (const int bad = FirstUnusable(view, *work); bad >= 0) {
-    return std::make_unique<collective::window::BadMark>(view, bad);
+  if (const int bad = ReadMarks(position, *work); bad >= 0) {
+    return std::make_unique<collective::window::BadMark>(ViewAt(position), bad, bad);
   }
+  const PositionView view = ViewFor(position, work->op);
   const bool beside_marks = collective::window::AllBesideMarks(view);
   CountFlow(*work, stream_.me(), beside_marks ? 0 : SlicedBytes(view, *work), options_.flows);
   if (beside_marks) {

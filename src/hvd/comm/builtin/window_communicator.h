@@ -86,7 +86,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
     int missing = -1;
     Data data = Data::kOther;
   };
-  Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid, const Work& work) const {
+  Look LookAt(uint64_t epoch, uint64_t position, uint64_t uid, const Work& work) {
     using collective::window::DataLocation;
     const uint64_t mark = collective::window::MarkStream::Mark(epoch, position);
     const size_t bytes = work.payload.bytes();
@@ -94,9 +94,13 @@ class WindowCommunicator final : public Communicator, public Announcer {
     bool beside = true;
     bool direct = true;
     bool sliced = true;
+    const std::span<collective::window::Place> places = PlacesAt(position);
     for (int m = 0; m < stream_.members(); ++m) {
-      const collective::window::Header& header = stream_.header(m, position);
-      if (header.mark.load(std::memory_order_acquire) != mark) return {m, Look::Data::kOther};
+      collective::window::Header& shared = stream_.header(m, position);
+      if (shared.mark.load(std::memory_order_acquire) != mark) return {m, Look::Data::kOther};
+      const collective::window::Header header(shared);
+      std::byte* const data = header.location == DataLocation::kTiny ? shared.tiny : stream_.payload(m, position);
+      places[static_cast<size_t>(m)] = {.location = header.location, .source = data, .target = data};
       agreed &= header.uid == uid && header.check == header.CheckFor(mark);
       beside &= collective::window::RoomBesideMark(header.location, stream_.payload_bytes()) >= bytes;
       direct &= header.location == DataLocation::kDirect;
@@ -106,11 +110,13 @@ class WindowCommunicator final : public Communicator, public Announcer {
     if (beside) return {-1, Look::Data::kBeside};
     const bool early = options_.early && work.op == OpKind::kAllreduce;
     sliced &= direct || (early && work.payload.bytes() <= cut_.At(position).staging.chunk_bytes);
-    sliced = sliced && FirstUnusable(ViewAt(position), work) < 0;
+    sliced = sliced && ReadMarks(position, work) < 0;
     return {-1, sliced ? Look::Data::kSliced : Look::Data::kOther};
   }
-  // Who brings what, once all marks are there.
+  // Who brings what, once ReadMarks or LookAt has read it.
   collective::window::PositionView ViewAt(uint64_t position) const;
+  // Reads all members' marks. The first member whose mark this operation cannot use; -1: all can be used.
+  int ReadMarks(uint64_t position, const Work& work);
   std::unique_ptr<collective::Machine> Begin(uint64_t position, const Work* work) override;
   // As Begin, where LookAt has seen that the data is beside the marks.
   void Finish(uint64_t position, const Work& work);
@@ -136,6 +142,10 @@ class WindowCommunicator final : public Communicator, public Announcer {
     LocationRules locations;
   };
 
+  std::span<collective::window::Place> PlacesAt(uint64_t position) {
+    const auto members = static_cast<size_t>(stream_.members());
+    return {&places_[position % collective::window::MarkStream::kSlots * members], members};
+  }
   // With chunks as large as the marks allow.
   collective::window::PositionView ViewFor(uint64_t position, OpKind op) const;
   bool SlotFree(uint64_t position);
@@ -157,13 +167,14 @@ class WindowCommunicator final : public Communicator, public Announcer {
   static size_t SlicedBytes(const collective::window::PositionView& view, const Work& work);
   std::unique_ptr<collective::Machine> BeginPull(const collective::window::PositionView& view, const Work* work);
   void FinishBesideMarks(const collective::window::PositionView& view, const Work& work);
-  // The first member whose mark this operation cannot use; -1: all can be used.
-  int FirstUnusable(const collective::window::PositionView& view, const Work& work) const;
   void FinishReduction(const collective::window::PositionView& view, const Work& work);
 
   WindowOptions options_;
   ByPosition<Cut> cut_;
   collective::window::MarkStream stream_;
+  // What marks said, by slot and member: a slot is put again only when this member has released it.
+  std::vector<collective::window::Place> places_;
+  uint64_t published_ = 0;  // positions below it have this member's mark, or had it
   uint64_t next_publish_ = 0;
   uint64_t min_released_ = 0;  // over all members, as last seen
   uint64_t released_ = 0;      // this member's

@@ -33,6 +33,7 @@ class TimedMachine final : public Machine {
     return progress;
   }
   void CollectAwaited(std::vector<int>* members) const override { inner_->CollectAwaited(members); }
+  int Damaged() const override { return inner_->Damaged(); }
   Error error() const override { return inner_->error(); }
 
  private:
@@ -88,7 +89,7 @@ std::unique_ptr<Machine> WindowCommunicator::BeginPull(const PositionView& view,
   }
   // Who has nothing to offer has no say in it.
   const bool counts = options_.locations.For(work->op).cma_on_trial && MayBeCma(*work) &&
-                      view.header(stream_.me()).location == collective::window::DataLocation::kStaged;
+                      view.place(stream_.me()).location == collective::window::DataLocation::kStaged;
   if (!counts) return machine;
   return std::make_unique<TimedMachine>(std::move(machine), options_.clock, &selector_, *work, cma);
 }

@@ -35,6 +35,7 @@ class TimedReduce final : public collective::Machine {
     return progress;
   }
   void CollectAwaited(std::vector<int>* members) const override { inner_->CollectAwaited(members); }
+  int Damaged() const override { return inner_->Damaged(); }
   Error error() const override { return inner_->error(); }
 
  private:
@@ -96,14 +97,15 @@ size_t WindowCommunicator::ReduceSlices(uint64_t position, const Work& work) {
 int WindowCommunicator::Storing(uint64_t position, size_t chunks) const {
   const uint64_t finished = MarkStream::Count(position, chunks);
   for (int m = 0; m < stream_.members(); ++m) {
-    if (stream_.counters(m, position).out.load(std::memory_order_acquire) < finished) return m;
+    // No member counts further, and none begins with the next position in this slot before this one released it.
+    if (stream_.counters(m, position).out.load(std::memory_order_acquire) != finished) return m;
   }
   return -1;
 }
 
 void WindowCommunicator::TakeResult(uint64_t position, const Work& work) const {
   const PositionView view = ViewAt(position);
-  if (collective::window::IsStoredOut(view.header(stream_.me()).location)) return;
+  if (collective::window::IsStoredOut(view.place(stream_.me()).location)) return;
   work.payload.Scatter(0, work.payload.bytes(), view.Target(stream_.me(), 0));
 }
 

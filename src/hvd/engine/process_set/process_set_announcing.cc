@@ -66,7 +66,9 @@ bool ProcessSet::DecideMarks() {
 
 void ProcessSet::CheckMarks() {
   if (gave_up_) return;
-  int damaged = epoch_.undecided() ? announcer_->Damaged(epoch_.number, epoch_.head) : -1;
+  // A mark that cannot be put yet waits for slots, which other members say that they have released.
+  const bool waits = epoch_.undecided() || (announcer_ != nullptr && !stages_.waiting.empty());
+  int damaged = waits ? announcer_->Damaged(epoch_.number, epoch_.head) : -1;
   for (size_t i = 0; i < stages_.running.size() && damaged < 0; ++i) damaged = stages_.running[i].machine->Damaged();
   if (damaged >= 0) GiveUpDamaged(damaged);
 }
