@@ -172,7 +172,9 @@ typedef struct hvd_init_options {
   const int32_t* comm_ranks; /* only these ranks of what a launcher started are the job, in this order */
   int32_t comm_rank_count;   /* 0: all */
 } hvd_init_options;
-enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1, HVD_INIT_DYNAMIC_PROCESS_SETS = 2 };
+/* HANDLERS_ARE_FATAL: the program's own handlers of SEGV, BUS, ILL, FPE and ABRT end the process, as Python's
+ * faulthandler does. So peers may be told of a crash before such a handler runs. */
+enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1, HVD_INIT_DYNAMIC_PROCESS_SETS = 2, HVD_INIT_HANDLERS_ARE_FATAL = 4 };
 
 /* ---- library ----------------------------------------------------------------------------------------------------- */
 

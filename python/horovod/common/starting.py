@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import faulthandler
 import os
 import threading
 
@@ -82,6 +83,8 @@ class _Attempt:
         options.process_set_sizes = (ctypes.c_int32 * len(sizes))(*sizes)
         options.process_set_ranks = (ctypes.c_int32 * len(ranks))(*ranks)
         options.flags = abi.INIT_DYNAMIC_PROCESS_SETS if dynamic else 0
+        if faulthandler.is_enabled():
+            options.flags |= abi.INIT_HANDLERS_ARE_FATAL
         options.mpi_comm = members.mpi_comm
         options.comm_rank_count = len(members.ranks)
         options.comm_ranks = (ctypes.c_int32 * len(members.ranks))(*members.ranks)

@@ -185,7 +185,7 @@ Status Check(const hvd_init_options& options) {
                   options.process_set_sizes[i]);
     }
   }
-  constexpr int32_t kFlags = HVD_INIT_NO_SIGNAL_HANDLERS | HVD_INIT_DYNAMIC_PROCESS_SETS;
+  constexpr int32_t kFlags = HVD_INIT_NO_SIGNAL_HANDLERS | HVD_INIT_DYNAMIC_PROCESS_SETS | HVD_INIT_HANDLERS_ARE_FATAL;
   if (options.comm_rank_count < 0 || (options.comm_rank_count > 0 && options.comm_ranks == nullptr)) {
     return Fail(Code::kInvalidArgument, "hvd_init_options.comm_rank_count is {}: give a number of ranks, and the ranks",
                 options.comm_rank_count);

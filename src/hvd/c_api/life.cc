@@ -151,6 +151,7 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
   boot.process_sets = Sets(options);
   const bool dynamic = config.dynamic_process_sets || (options.flags & HVD_INIT_DYNAMIC_PROCESS_SETS) != 0;
   boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
+  boot.handlers_are_fatal = (options.flags & HVD_INIT_HANDLERS_ARE_FATAL) != 0;
   HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::bootstrap::Bootstrap(boot));
   return hvd::engine::Engine::Create(
       std::move(world),

@@ -51,7 +51,7 @@ Recorder::Recorder(const World& world, const Config& config, bool signals)
     flight_.AddPeer(rank, world.ranks[rank].hostname, static_cast<int>(world.ranks[rank].pid));
   }
   if (!config.flight_dir.empty()) dumps_.emplace(config.flight_dir, flight_.path());
-  if (signals) signals_.emplace(flight_);
+  if (signals) signals_.emplace(flight_, [this](std::string_view reason) { Dump(reason); });
   if (config.timeline.empty() || config.timeline == "DYNAMIC") return;
   if (auto started = StartTimeline(config.timeline, config.timeline_mark_cycles); !started) {
     log::Warning("HOROVOD_TIMELINE={}: {}", config.timeline, started.error().message);

@@ -2,7 +2,7 @@
 #pragma once
 // Tells the counters, the flight recorder and the timeline what happens to this rank's operations.
 //
-// Thread safety: Queued, Read, StartTimeline and StopTimeline from any thread; the rest with the progress token.
+// Thread safety: Queued, Read, Dump, StartTimeline and StopTimeline from any thread; the rest with the progress token.
 
 #include <atomic>
 #include <optional>

@@ -7,9 +7,13 @@
 // a recorder has a folder. They are put over whatever is there, call crash_teller first, and hand the signal on
 // afterwards. So: make this after other crash handlers of the library, and destroy it before them.
 //
-// A file system that does not answer cannot hold a crash up: after 5 s the process dies of SIGALRM.
+// No handler waits for a file: a thread writes. Before a crash its handler waits for that thread, for at most 5 s, so a
+// file system that does not answer neither holds the process up nor hides the signal that it dies of.
 //
 // Thread safety: everything. A forked child dumps nothing.
+
+#include <functional>
+#include <string_view>
 
 #include "hvd/trace/flight.h"
 
@@ -18,7 +22,10 @@ namespace hvd::trace {
 // One registered recorder, until it is destroyed. At most 64 at a time; more are not dumped.
 class FlightSignals {
  public:
-  explicit FlightSignals(FlightRecorder& recorder);
+  // Dumps the recorder, for SIGUSR2, on a thread of this class. It must not wait for the file.
+  using Dump = std::function<void(std::string_view reason)>;
+
+  FlightSignals(FlightRecorder& recorder, Dump dump);
   ~FlightSignals();
   FlightSignals(const FlightSignals&) = delete;
   FlightSignals& operator=(const FlightSignals&) = delete;

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "hvd/base/crash_teller.h"
@@ -275,12 +276,17 @@ TEST_F(FlightTest, EntriesAreNeverMixed) {
   writer.join();
 }
 
+// For tests where no dump is asked for.
+const FlightSignals::Dump kNoDump = [](std::string_view) { ADD_FAILURE() << "a dump was asked for"; };
+
 TEST_F(FlightTest, AUserSignalDumpsAndTheProgramGoesOn) {
   FlightRecorder recorder(Options());
   Submit(recorder, {.name = "a"});
   {
-    const FlightSignals signals(recorder);
+    std::promise<bool> good;
+    const FlightSignals signals(recorder, [&](std::string_view reason) { good.set_value(!!recorder.Dump(reason)); });
     ASSERT_EQ(::raise(SIGUSR2), 0);
+    EXPECT_TRUE(good.get_future().get());
     EXPECT_EQ(Dumped()[0]["reason"].text, "SIGUSR2");
   }
   struct sigaction now {};
@@ -292,7 +298,7 @@ TEST_F(FlightTest, WithoutAFolderAUserSignalIsALineAndTheProgramGoesOn) {
   FlightOptions options = Options();
   options.folder.clear();
   FlightRecorder recorder(std::move(options));
-  const FlightSignals signals(recorder);
+  const FlightSignals signals(recorder, kNoDump);
   ::testing::internal::CaptureStderr();
   ASSERT_EQ(::raise(SIGUSR2), 0);
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -312,7 +318,7 @@ TEST_F(FlightTest, ACrashTellsThePeersBeforeItWrites) {
   const pid_t child = ::fork();
   if (child == 0) {
     FlightRecorder recorder(Options());
-    const FlightSignals signals(recorder);
+    const FlightSignals signals(recorder, kNoDump);
     crash_teller = [](int) {
       if (::access(g_flight_file.c_str(), F_OK) != 0) ::mkdir(g_told_file.c_str(), 0700);
     };
@@ -349,7 +355,7 @@ TEST_F(FlightTest, AUsersOwnHandlerIsLeftAlone) {
   ::sigaction(SIGUSR2, &own, &before);
   FlightRecorder recorder(Options());
   {
-    const FlightSignals signals(recorder);
+    const FlightSignals signals(recorder, kNoDump);
     ::raise(SIGUSR2);
     EXPECT_EQ(ReadFile(recorder.path()), "");
   }
@@ -367,7 +373,7 @@ TEST_F(FlightTest, ACrashDumpsAndStillDiesOfItsSignal) {
       ::sigaction(signo, &plain, nullptr);
       FlightRecorder recorder(Options());
       Submit(recorder, {.name = "last words"});
-      const FlightSignals signals(recorder);
+      const FlightSignals signals(recorder, kNoDump);
       ::raise(signo);
       ::_exit(0);
     }
@@ -389,7 +395,7 @@ TEST_F(FlightTest, ACrashIsHandedOnToWhoHandledItBefore) {
   if (child == 0) {
     ::signal(SIGSEGV, &ExitWith7);
     FlightRecorder recorder(Options());
-    const FlightSignals signals(recorder);
+    const FlightSignals signals(recorder, kNoDump);
     ::raise(SIGSEGV);
     ::_exit(0);
   }
@@ -402,7 +408,7 @@ TEST_F(FlightTest, ACrashIsHandedOnToWhoHandledItBefore) {
 
 TEST_F(FlightTest, AForkedChildDumpsNothing) {
   FlightRecorder recorder(Options());
-  const FlightSignals signals(recorder);
+  const FlightSignals signals(recorder, kNoDump);
   const pid_t child = ::fork();
   if (child == 0) {
     ::raise(SIGUSR2);

@@ -263,6 +263,7 @@ Status Bootstrapper::ShareMemory() {
       shm.deadline = deadline_;
       shm.on_change = on_change;
       shm.crash_signals = options_.crash_signals;
+      shm.handlers_are_fatal = options_.handlers_are_fatal;
       window = transport::shm::CreateWindow(shm);
     }
     if (window) {

@@ -18,6 +18,7 @@ struct BootstrapOptions {
   RendezvousMethod method;
   std::vector<std::vector<Rank>> process_sets;  // compared across ranks
   bool crash_signals = true;
+  bool handlers_are_fatal = false;  // those of the program, of crash signals
 };
 
 // Blocks, at most config.start_timeout_s, until all ranks have met. Errors say who is missing and where.

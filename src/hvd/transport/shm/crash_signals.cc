@@ -25,6 +25,7 @@ std::atomic<int> g_telling{0};  // handlers that look at boards now
 std::mutex g_mutex;
 int g_registered = 0;
 std::array<std::atomic<bool>, kSignals.size()> g_installed{};
+std::array<struct sigaction, kSignals.size()> g_before;  // written while ours is not installed
 
 void Tell(Board& board, int signo, int pid) {
   const int self = board.self();
@@ -56,20 +57,29 @@ void TellIfFatal(int signo) {
 void Handle(int signo, siginfo_t* info, void*) {
   const int saved_errno = errno;
   TellAll(signo);
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  ::sigaction(signo, &action, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    if (kSignals[i] == signo) ::sigaction(signo, &g_before[i], nullptr);
+  }
   // Blocked until this handler returns, then fatal, with the registers of the crash.
   const auto pid = static_cast<int>(::syscall(SYS_getpid));
   if (::syscall(SYS_rt_tgsigqueueinfo, pid, ::syscall(SYS_gettid), signo, info) != 0) ::raise(signo);
   errno = saved_errno;
 }
 
-void Install() {
+bool IsOurs(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &Handle;
+}
+
+void Install(bool handlers_are_fatal) {
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    struct sigaction old {};
-    if (::sigaction(kSignals[i], nullptr, &old) != 0) continue;
-    if ((old.sa_flags & SA_SIGINFO) != 0 || old.sa_handler != SIG_DFL) continue;
+    struct sigaction before {};
+    if (::sigaction(kSignals[i], nullptr, &before) != 0 || IsOurs(before)) continue;
+    const bool plain = (before.sa_flags & SA_SIGINFO) == 0;
+    const bool handled = !plain || before.sa_handler != SIG_DFL;
+    const bool ignored = plain && before.sa_handler == SIG_IGN;
+    // A handler that was put over ours calls it.
+    if (ignored || (handled && (g_installed[i] || !handlers_are_fatal))) continue;
+    g_before[i] = before;
     struct sigaction action {};
     action.sa_sigaction = &Handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -82,20 +92,18 @@ void Install() {
 void Uninstall() {
   crash_teller.store(nullptr, std::memory_order_seq_cst);
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    if (!g_installed[i].exchange(false)) continue;
     struct sigaction now {};
-    if (::sigaction(kSignals[i], nullptr, &now) != 0) continue;
-    // A handler that was put over ours may still call it; then it finds no board and only dies.
-    if ((now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != &Handle) continue;
-    struct sigaction action {};
-    action.sa_handler = SIG_DFL;
-    ::sigaction(kSignals[i], &action, nullptr);
+    // A handler that was put over ours may still call it. Then it finds no board and hands the signal on; and it is
+    // still installed when the next board comes.
+    if (!g_installed[i] || ::sigaction(kSignals[i], nullptr, &now) != 0 || !IsOurs(now)) continue;
+    ::sigaction(kSignals[i], &g_before[i], nullptr);
+    g_installed[i] = false;
   }
 }
 
 }  // namespace
 
-CrashNotice::CrashNotice(Board& board) {
+CrashNotice::CrashNotice(Board& board, bool handlers_are_fatal) {
   static std::atomic<ForkLock*> fork_lock{new ForkLock(g_mutex)};  // never destroyed, as the mutex is not
   fork_lock.load(std::memory_order_relaxed);
   const std::lock_guard lock(g_mutex);
@@ -105,7 +113,8 @@ CrashNotice::CrashNotice(Board& board) {
     g_slots[i].pid.store(::getpid(), std::memory_order_relaxed);
     g_slots[i].board.store(&board, std::memory_order_seq_cst);
   }
-  if (g_registered++ == 0) Install();
+  ++g_registered;
+  Install(handlers_are_fatal);
 }
 
 CrashNotice::~CrashNotice() {

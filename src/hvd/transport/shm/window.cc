@@ -49,7 +49,7 @@ class ProcessWindow final : public BoardWindow {
       }
       board_.SetBell(static_cast<int>(i), peers_[i].rank.doorbell.get());
     }
-    if (options.crash_signals) crash_notice_.emplace(board_);
+    if (options.crash_signals) crash_notice_.emplace(board_, options.handlers_are_fatal);
   }
 
   ~ProcessWindow() override {

@@ -29,8 +29,9 @@ struct WindowOptions {
   // Runs on the window's watcher thread whenever a peer's state, the cause, or whether a dead peer can be fenced
   // changed. Must not block; Loop::Wake() is meant.
   std::function<void()> on_change;
-  bool crash_signals = true;   // see crash_signals.h
-  bool without_waitv = false;  // as if the kernel had no futex_waitv; for tests
+  bool crash_signals = true;        // see crash_signals.h
+  bool handlers_are_fatal = false;  // likewise
+  bool without_waitv = false;       // as if the kernel had no futex_waitv; for tests
 };
 
 // Meets the other ranks of this host; every one of them calls it. Returns when all are mapped and watched, or at the
