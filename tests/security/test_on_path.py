@@ -3,6 +3,7 @@
 
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -82,6 +83,31 @@ def test_an_object_that_was_changed_is_not_unpickled(what, on_path, token, tmp_p
     assert "was changed on its way" in results[1].output
     # Unchanged, it arrives.
     assert all("GOT" in result.output for result in run(on_path, token, what, sent.hex()))
+
+
+CHANGED_SIZE = """
+import horovod.numpy as hvd
+from horovod.common import objects
+
+received = objects._broadcast
+def changed(array, root_rank, name, identifier):
+    received(array, root_rank, name, identifier)
+    if hvd.rank() == 1 and name.endswith(".sz"):
+        array[0] = 1 << 62
+
+hvd.init()
+objects._broadcast = changed
+try:
+    hvd.broadcast_object("object")
+    print("GOT it")
+except hvd.HorovodInternalError as error:
+    print("REFUSED", error)
+"""
+
+
+def test_no_memory_is_allocated_for_a_size_that_was_changed():
+    results = spawn.spawn([sys.executable, "-c", CHANGED_SIZE], 2)
+    assert re.search("REFUSED .*was changed on its way", results[1].output), spawn.describe(results[1])
 
 
 def test_a_control_message_that_was_changed_ends_the_job(on_path, token, tmp_path):

@@ -6,8 +6,9 @@ Sizes go first, then bytes. A rank whose object cannot be pickled sends the reas
 otherwise the others would wait for it.
 
 An unpickled object may run code, so bytes that somebody changed on their way must not be unpickled. In a job that has a
-token, an authentication code goes with the size: it covers size, bytes, the sender's rank, the operation's name and its
-process set, under a key that only ranks of the job have.
+token, two authentication codes go with the size: one of the size, which is checked before memory is allocated, and one
+of the size and the bytes. Both cover the sender's rank, the operation's name and its process set, under a key that only
+ranks of the job have.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ def broadcast_object(
     head = _head(size, payload, root_rank, name, identifier) if own else np.zeros(_HEAD_WORDS, np.int64)
     _broadcast(head, root_rank, f"{name}.sz", identifier)
     if not own:
+        _check("broadcast_object", _SIZE, head, _NOTHING, root_rank, name, identifier)
         payload = np.empty(abs(int(head[0])), np.uint8)
     _broadcast(payload, root_rank, f"{name}.t", identifier)
     if not own:
-        _check("broadcast_object", head, payload, root_rank, name, identifier)
+        _check("broadcast_object", _OBJECT, head, payload, root_rank, name, identifier)
     if head[0] < 0:
         raise _unpicklable("broadcast_object", {root_rank: payload})
     return obj if own else pickle.loads(payload)
@@ -79,40 +81,47 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     parts = np.split(data, np.cumsum(np.abs(sizes))[:-1])
     for rank, head, part in zip(ranks, heads, parts):
         if rank != own:
-            _check("allgather_object", head, part, rank, name, identifier)
+            _check("allgather_object", _OBJECT, head, part, rank, name, identifier)
     if (sizes < 0).any():
         reasons = {rank: part for rank, size, part in zip(ranks, sizes, parts) if size < 0}
         raise _unpicklable("allgather_object", reasons)
     return [pickle.loads(part) for part in parts]
 
 
-# What goes first: the size, and the authentication code.
+# What goes first: the size, the code of the size, and that of size and bytes.
 _CODE_BYTES = 32
-_HEAD_WORDS = 1 + _CODE_BYTES // 8
+_CODE_WORDS = _CODE_BYTES // 8
+_HEAD_WORDS = 1 + 2 * _CODE_WORDS
+_SIZE, _OBJECT = slice(1, 1 + _CODE_WORDS), slice(1 + _CODE_WORDS, _HEAD_WORDS)
+_NOTHING = np.empty(0, np.uint8)
 
 
 def _head(size: int, payload: np.ndarray, sender: int, name: str, identifier: int) -> np.ndarray:
     """Return what goes before the payload."""
     head = np.zeros(_HEAD_WORDS, np.int64)
     head[0] = size
-    head[1:] = np.frombuffer(_code(size, payload, sender, name, identifier), np.int64)
+    for part, covered in ((_SIZE, _NOTHING), (_OBJECT, payload)):
+        head[part] = np.frombuffer(_code(part, size, covered, sender, name, identifier), np.int64)
     return head
 
 
-def _check(function: str, head: np.ndarray, payload: np.ndarray, sender: int, name: str, identifier: int) -> None:
-    """Raise HorovodInternalError unless the payload is what its sender has sent."""
-    wanted = _code(int(head[0]), payload, sender, name, identifier)
-    if not hmac.compare_digest(head[1:].tobytes(), wanted):
+def _check(
+    function: str, part: slice, head: np.ndarray, payload: np.ndarray, sender: int, name: str, identifier: int
+) -> None:
+    """Raise HorovodInternalError unless this part of the head is the sender's code of size and payload."""
+    wanted = _code(part, int(head[0]), payload, sender, name, identifier)
+    if not hmac.compare_digest(head[part].tobytes(), wanted):
         raise HorovodInternalError(
             f"{function}: the object of rank {sender} was changed on its way and is not unpickled: somebody on the "
             f"network between the hosts does that; set HOROVOD_ENCRYPT=1"
         )
 
 
-def _code(size: int, payload: np.ndarray, sender: int, name: str, identifier: int) -> bytes:
+def _code(part: slice, size: int, payload: np.ndarray, sender: int, name: str, identifier: int) -> bytes:
     """Return the authentication code of a payload; zeros in a job without a token, which leaves no machine."""
     code = ctypes.create_string_buffer(_CODE_BYTES)
-    purpose = f"object {identifier} {sender} {size} {name}".encode("utf-8", "surrogateescape")
+    kind = "size" if part == _SIZE else "object"
+    purpose = f"{kind} {identifier} {sender} {size} {name}".encode("utf-8", "surrogateescape")
     contiguous = np.ascontiguousarray(payload)
     address = contiguous.ctypes.data if contiguous.nbytes else None
     check(load().hvd_authenticate(None, purpose, len(purpose), address, contiguous.nbytes, code))
