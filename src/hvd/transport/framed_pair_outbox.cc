@@ -11,6 +11,8 @@ namespace {
 constexpr size_t kBatchBytes = 256 << 10;
 constexpr size_t kBatchFrames = 64;
 constexpr size_t kBulkPieces = 512;
+// Receives that a peer may post before this rank sends anything for them. Far more than a job has operations in flight.
+constexpr size_t kMostEarlyGrants = 1 << 20;
 
 bool IsUrgent(FrameType type) {
   return type != FrameType::kAnnounce && type != FrameType::kGrant && type != FrameType::kCredit;
@@ -71,14 +73,17 @@ void Outbox::AddSend(Lane lane, std::vector<iovec> data, Completion done) {
   if (bulk.early_grants.empty()) return;
   const uint64_t granted = bulk.early_grants.front();
   bulk.early_grants.pop_front();
+  --early_grants_;
   status_ = Grant(key, bulk, granted);
 }
 
 Status Outbox::OnGrant(Lane lane, uint64_t total) {
   const Key key{lane, total <= kEagerBytes};
-  BulkLane& bulk = bulk_[key];
-  if (bulk.granted < bulk.ops.size()) return Grant(key, bulk, total);
-  bulk.early_grants.push_back(total);
+  const auto found = bulk_.find(key);
+  if (found != bulk_.end() && found->second.granted < found->second.ops.size()) return Grant(key, found->second, total);
+  if (early_grants_ >= kMostEarlyGrants) return Fail(Code::kInternal, "the peer asks for more than anybody sends");
+  ++early_grants_;
+  bulk_[key].early_grants.push_back(total);
   return {};
 }
 

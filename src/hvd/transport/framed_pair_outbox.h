@@ -101,7 +101,8 @@ class Outbox {
   std::deque<Frame> prompt_;
   bool urgent_ = false;  // there are messages or data among them
   std::unordered_map<Key, BulkLane, KeyHash> bulk_;
-  std::deque<Key> turns_;  // lanes with granted data, in order of their turn
+  size_t early_grants_ = 0;  // of all lanes
+  std::deque<Key> turns_;    // lanes with granted data, in order of their turn
   size_t eager_left_ = kEagerWindow;
   Status status_;
 
