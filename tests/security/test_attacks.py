@@ -6,6 +6,7 @@ an error where somebody on the path changes what must not be changed.
 The hosts are networks of their own, and every packet between them goes through a relay; see horovod/chaos/path.py.
 """
 
+import concurrent.futures
 import contextlib
 import pathlib
 import re
@@ -189,6 +190,99 @@ def recorded(net, file):
     # The first bytes of a stream open its connection.
     streams = [b"".join(part for _, part in sorted(pieces.items()))[:4096] for pieces in parts.values()]
     file.write_text("\n".join(stream.hex() for stream in streams))
+
+
+SUM = """
+import numpy as np, horovod.numpy as hvd
+hvd.init()
+print("SUM", hvd.allreduce(np.ones(1), op=hvd.Sum)[0])
+"""
+
+
+@contextlib.contextmanager
+def launched(net, token):
+    """A job of a rank on each host; of the second host an agent is expected, which is not there yet."""
+    first, second = net.addresses[:2]
+    driver = f"{first}:{PORT}"
+    flags = ["-np", "2", "-H", f"{first},{second}", "--no-ssh", "--token-file", token, "--driver-address", driver]
+    environment = launching.clean_environment()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+    with start(net, 0, launching.HOROVODRUN, *flags, sys.executable, "-c", SUM, **pipes) as process:
+        try:
+            process.stderr.readline()  # which agents it waits for
+            yield process, driver
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def agent(net, token, *drivers):
+    """Start the agent of the second host. It dials the first driver, and tells that it can reach the others."""
+    words = [word for driver in drivers for word in ("--driver", driver)]
+    words += ["--host", net.addresses[1], "--token-file", token]
+    with start(net, 1, launching.HOROVODRUN, "agent", *words, env=launching.clean_environment()) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ends_well(process, other):
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert out.count("SUM 2.0") == 2, out
+    assert other.wait(timeout=30) == 0
+
+
+def test_a_flood_while_an_agent_comes(net, token):
+    net.words[path.DELAY_US] = 60000
+    with (
+        launched(net, token) as (process, driver),
+        stranger(net, "idle", [str(process.pid)]),
+        agent(net, token, driver) as other,
+    ):
+        ends_well(process, other)
+
+
+def relay(listener, connect, cut):
+    """Carry connections to where `connect` leads. The first `cut` of them end when their client has been greeted."""
+    while True:
+        try:
+            near = listener.accept()[0]
+        except OSError:
+            return cut
+        with near, connect() as far:
+            said = 0
+            while True:
+                for end in select.select([near, far], [], [])[0]:
+                    said += end is near
+                    data = b"" if cut > 0 and said == 2 else end.recv(65536)
+                    if data:
+                        (far if end is near else near).sendall(data)
+                    else:
+                        said = -1
+                        break
+                if said < 0:
+                    break
+        cut -= 1
+
+
+def test_an_agent_that_was_turned_away_comes_again(net, token):
+    # An agent that is displaced by strangers has proved itself, and its connection ends without a word.
+    with launched(net, token) as (process, driver):
+        with net.inside(1):
+            listener = socket.create_server(("127.0.0.1", 0))
+
+        def connect():
+            with net.inside(1):
+                return socket.create_connection((net.addresses[0], PORT))
+
+        with listener, concurrent.futures.ThreadPoolExecutor() as pool:
+            left = pool.submit(relay, listener, connect, 2)
+            with agent(net, token, f"127.0.0.1:{listener.getsockname()[1]}", driver) as other:
+                ends_well(process, other)
+            listener.shutdown(socket.SHUT_RDWR)
+            assert left.result(timeout=30) < 0, "two connections were cut, and one was not"
 
 
 def test_a_job_without_authentication_warns_once(net, token):
