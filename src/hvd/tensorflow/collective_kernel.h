@@ -35,6 +35,14 @@ class Luck {
 };
 
 struct CollectiveKernel {
+  CollectiveKernel() { live.fetch_add(1, std::memory_order_relaxed); }
+  ~CollectiveKernel() { live.fetch_sub(1, std::memory_order_relaxed); }
+  CollectiveKernel(const CollectiveKernel&) = delete;
+  CollectiveKernel& operator=(const CollectiveKernel&) = delete;
+
+  // Collectives of all graphs of this process.
+  static inline std::atomic<int> live{0};
+
   int32_t op = HVD_ALLREDUCE;
   bool grouped = false;
   // Eager calls wait anyhow, so the calling thread does the work itself and no thread has to wake up.

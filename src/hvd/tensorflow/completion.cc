@@ -8,12 +8,19 @@
 #include <mutex>
 #include <utility>
 
+#include "hvd/tensorflow/collective_kernel.h"
+
 namespace hvd::tensorflow {
 namespace {
 
 struct Range {
   uintptr_t begin = 0;
   uintptr_t end = 0;
+
+  bool Has(const void* address) const {
+    const auto value = reinterpret_cast<uintptr_t>(address);
+    return value >= begin && value < end;
+  }
 };
 
 Range StackOfThisThread() {
@@ -30,11 +37,14 @@ Range StackOfThisThread() {
   return range;
 }
 
-bool OnThisStack(const void* address) {
+enum class Where { kOnThisStack, kElsewhere, kUnknown };
+
+Where WhereIs(const void* address) {
   // Asked once per thread: on the main thread the answer is read from /proc.
   thread_local const Range stack = StackOfThisThread();
-  const auto value = reinterpret_cast<uintptr_t>(address);
-  return value >= stack.begin && value < stack.end;
+  // A fibre runs on memory that is no thread's stack.
+  if (!stack.Has(__builtin_frame_address(0))) return Where::kUnknown;
+  return stack.Has(address) ? Where::kOnThisStack : Where::kElsewhere;
 }
 
 // libstdc++ alone has a function of this name (std::__throw_bad_function_call), and every std::function needs it.
@@ -51,14 +61,14 @@ bool UsesLibstdcxx(void* function) {
   return found;
 }
 
-void WarnOnce() {
+void WarnOnce(const char* why) {
   static std::once_flag once;
-  std::call_once(once, [] {
-    (void)std::fputs(
-        "hvd: this TensorFlow was not built with libstdc++, so each collective of a graph holds one of its threads: "
-        "set "
-        "inter_op_parallelism_threads to more than the collectives that can run at the same time\n",
-        stderr);
+  std::call_once(once, [why] {
+    (void)std::fprintf(stderr,
+                       "hvd: %s, so each collective of a graph holds one of TensorFlow's threads until it is over: set "
+                       "inter_op_parallelism_threads to at least %d, one more than this process has collectives in its "
+                       "graphs now\n",
+                       why, CollectiveKernel::live.load(std::memory_order_relaxed) + 1);
   });
 }
 
@@ -70,14 +80,16 @@ bool TensorFlowHasOurLayout() {
 }
 
 Completion::Completion(TF_AsyncOpKernelDoneCallback* done) {
-  if (OnThisStack(done) && !TensorFlowHasOurLayout()) {
-    kept_ = done;
-    must_stay_ = true;
-    WarnOnce();
-  } else if (OnThisStack(done)) {
+  const Where where = WhereIs(done);
+  if (where == Where::kOnThisStack && TensorFlowHasOurLayout()) {
     moved_ = std::move(*reinterpret_cast<std::function<void()>*>(done));
-  } else {
-    kept_ = done;
+    return;
+  }
+  kept_ = done;
+  must_stay_ = where != Where::kElsewhere;
+  if (must_stay_) {
+    WarnOnce(where == Where::kUnknown ? "the stack of a thread of TensorFlow is not known"
+                                      : "this TensorFlow was not built with libstdc++");
   }
 }
 

@@ -7,7 +7,8 @@
 //
 // Moving it away needs to know its layout, which is that of the C++ library that TensorFlow was built with. Where that
 // is not libstdc++, whose layout this file was compiled with, a completion on the stack cannot be kept: the kernel has
-// to run it before it returns.
+// to run it before it returns. The same holds where the stack is not known, as on a fibre: there a completion on the
+// stack cannot be told from one on the heap.
 #ifndef HVD_TENSORFLOW_COMPLETION_H_
 #define HVD_TENSORFLOW_COMPLETION_H_
 
