@@ -154,7 +154,7 @@ void LocalCrew::KillAll() {
 
 void LocalCrew::Forget(int rank) {
   const auto found = members_.find(rank);
-  if (found == members_.end() || !found->second.over) return;
+  if (found == members_.end() || !found->second.over || found->second.group_gone) return;
   ::kill(-found->second.child.pid, SIGKILL);
   warden_->Forget(found->second.child.pid);
 }
@@ -174,7 +174,7 @@ void LocalCrew::Reap(const std::function<void(int pid, int status)>& other) {
   while (true) {
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
-    if (pid <= 0) return;
+    if (pid <= 0) return ForgetEmptyGroups();
     // Others are our own helpers, and what ranks left behind: as their nearest living ancestor we inherit it.
     const auto found = std::ranges::find_if(members_, [&](const auto& one) { return one.second.child.pid == pid; });
     if (found != members_.end() && !found->second.over) {
@@ -182,6 +182,14 @@ void LocalCrew::Reap(const std::function<void(int pid, int status)>& other) {
     } else if (other) {
       other(pid, status);
     }
+  }
+}
+
+void LocalCrew::ForgetEmptyGroups() {
+  for (auto& [rank, member] : members_) {
+    if (!member.over || member.group_gone || ::kill(-member.child.pid, 0) == 0 || errno != ESRCH) continue;
+    member.group_gone = true;
+    warden_->Forget(member.child.pid);
   }
 }
 
@@ -217,9 +225,9 @@ void LocalCrew::SweepUp(bool kill, Duration grace, const std::function<bool()>& 
     }
     for (const int pid : pids) {
       if (kill || IsStopped(pid)) {
-        ::kill(pid, SIGKILL);
+        SignalDescendant(pid, SIGKILL);
       } else if (asked.insert(pid).second) {
-        ::kill(pid, SIGTERM);
+        SignalDescendant(pid, SIGTERM);
       }
     }
     // Those whose parents end come to us, and their ends wake this up; others are looked for now and then.

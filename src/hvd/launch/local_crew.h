@@ -61,8 +61,9 @@ class LocalCrew final : public Crew {
     int rank;
     Child child;
     bool over = false;
-    int asked_by = 0;   // signal that asked it to end
-    int last_sent = 0;  // that one, or SIGKILL
+    bool group_gone = false;  // no process has its number as group any more, so others may get it
+    int asked_by = 0;         // signal that asked it to end
+    int last_sent = 0;        // that one, or SIGKILL
     std::optional<Time> dumping_until;
     std::string exec_error;
   };
@@ -73,6 +74,7 @@ class LocalCrew final : public Crew {
   void Drain(Member& member);
   void OnExecFailure();
   void OnEnd(Member& member, int status);
+  void ForgetEmptyGroups();
   Member* Running(int rank);
 
   const Inherited& inherited_;

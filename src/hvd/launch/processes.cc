@@ -87,6 +87,13 @@ bool IsOfJob(int pid, const std::string& job) {
   return false;
 }
 
+bool IsDescendant(int pid) {
+  for (auto state = StateOf(pid); state && state->parent > 0; state = StateOf(state->parent)) {
+    if (state->parent == ::getpid()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<int> Descendants() {
@@ -122,6 +129,12 @@ std::vector<int> ProcessesOfJob(const std::string& job) {
     if (IsOfJob(pid, job)) found.push_back(pid);
   }
   return found;
+}
+
+bool SignalDescendant(int pid, int signal) {
+  const net::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process && errno == ENOSYS) return ::kill(pid, signal) == 0;
+  return process && IsDescendant(pid) && ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0;
 }
 
 bool KillOfJob(int pid, const std::string& job) {

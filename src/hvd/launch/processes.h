@@ -19,6 +19,8 @@ bool EndsBy(int pid, int signal);
 
 // Whether the kernel writes its core file now: it has ended, and only its memory is still needed.
 bool IsDumpingCore(int pid);
+// Sends a signal to a process if it still descends from this one: its number may be another's since it was found.
+bool SignalDescendant(int pid, int signal);
 // Kills a process if it still belongs to the job: its number may have been given to another one since it was found.
 bool KillOfJob(int pid, const std::string& job);
 // All of this user whose environment says that they belong to this job (kJobVariable), or to a job inside it.
