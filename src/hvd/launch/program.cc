@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
-#include <fstream>
 
 #include "hvd/base/planted_link.h"
 #include "hvd/launch/agent.h"
@@ -34,6 +34,7 @@
 #include "hvd/launch/spawn.h"
 #include "hvd/launch/this_machine.h"
 #include "hvd/net/crypto.h"
+#include "hvd/net/fd.h"
 #include "hvd/net/socket.h"
 
 namespace hvd::launch {
@@ -109,13 +110,20 @@ Result<std::string> NewJobName() {
   return net::ToHex(random);
 }
 
-void Save(const std::string& path, const std::string& text) {
-  // It was checked before the job, and may have been planted since.
-  if (auto link = CheckNoPlantedLink(path); !link) return (void)Complain(link.error(), kOwnFailure);
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) (void)Complain({Code::kUnknown, fmt::format("{}: cannot be written", path)}, kOwnFailure);
+void Save(const std::string& path, std::string_view text) {
+  // It was checked before the job, and something may have been planted since.
+  const auto opened = OpenToWrite(path);
+  if (!opened) return (void)Complain(opened.error(), kOwnFailure);
+  const net::Fd fd(*opened);
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      return (void)Complain({Code::kUnknown, fmt::format("{}: cannot be written: {}", path, net::ErrnoText(errno))},
+                            kOwnFailure);
+    }
+    text.remove_prefix(static_cast<size_t>(written));
+  }
 }
 
 int Finish(const Options& options, const Report& report, Sink* out, Sink* err) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/launch/rank_files.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,9 +44,8 @@ Status RankFiles::Add() {
   const char* const streams[] = {"stdout", "stderr"};
   for (int i = 0; i < 2; ++i) {
     const std::string path = fmt::format("{}/{}", mine, streams[i]);
-    HVD_RETURN_IF_ERROR(CheckNoPlantedLink(path));
-    opened[i].Reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!opened[i]) return Fail(Code::kInvalidArgument, "{}: cannot be written: {}", path, net::ErrnoText(errno));
+    HVD_ASSIGN_OR_RETURN(const int fd, OpenToWrite(path));
+    opened[i].Reset(fd);
   }
   for (net::Fd& fd : opened) files_.push_back(std::move(fd));
   return {};
