@@ -173,8 +173,15 @@ typedef struct hvd_init_options {
   int32_t comm_rank_count;   /* 0: all */
 } hvd_init_options;
 /* HANDLERS_ARE_FATAL: the program's own handlers of SEGV, BUS, ILL, FPE and ABRT end the process, as Python's
- * faulthandler does. So peers may be told of a crash before such a handler runs. */
-enum { HVD_INIT_NO_SIGNAL_HANDLERS = 1, HVD_INIT_DYNAMIC_PROCESS_SETS = 2, HVD_INIT_HANDLERS_ARE_FATAL = 4 };
+ * faulthandler does. So peers may be told of a crash before such a handler runs.
+ * SURVIVING_PROCESS_SETS: the sets are those of an earlier generation, with the members that are left. Two of
+ * them may have the same ranks, and one of size 0 does not exist: its id is free. */
+enum {
+  HVD_INIT_NO_SIGNAL_HANDLERS = 1,
+  HVD_INIT_DYNAMIC_PROCESS_SETS = 2,
+  HVD_INIT_HANDLERS_ARE_FATAL = 4,
+  HVD_INIT_SURVIVING_PROCESS_SETS = 8
+};
 
 /* ---- library ----------------------------------------------------------------------------------------------------- */
 

@@ -23,6 +23,7 @@ from horovod.common import (
     request,
     starting,
     status,
+    surviving_sets,
 )
 from horovod.common.arguments import show
 from horovod.common.exceptions import HorovodInternalError
@@ -34,6 +35,7 @@ _exit_registered = False
 # What a process that comes to a running job gave to `init`. It joins when it enters its training function, so that
 # nobody waits while it imports and builds.
 _postponed: tuple[list[ProcessSet], bool] | None = None
+_given: tuple[list[ProcessSet], bool] = ([], False)  # to the `init` that made the engine
 _PROVISIONAL = {
     abi.QUERY_RANK: ("HOROVOD_RANK", 1),  # never 0, which is a rank that holds the state
     abi.QUERY_SIZE: ("HOROVOD_SIZE", 2),
@@ -127,6 +129,18 @@ class HorovodBasics:
         _note_failure(sys.exc_info()[1])  # in a `finally`, or where an exception is handled
         request.end()
         process_sets.forget()
+
+    def reform(self) -> None:
+        """Leave this generation of an elastic job and join the next. Process sets keep the members that are left."""
+        sets, dynamic = _given
+        kept, text = process_sets.kept(), ""
+        view = membership.view()
+        if view is not None and load().hvd_is_initialized(None):
+            given = {identifier for identifier, one in enumerate(sets, start=1) if one.process_set_id == identifier}
+            text = surviving_sets.describe(process_sets.others(), given, view)
+        self.shutdown()
+        membership.keep_sets(text)
+        _init(sets, dynamic, starting.EVERYBODY, starting.BY_LAUNCHER, kept)
 
     def is_initialized(self) -> bool:
         """Whether `init` was called and `shutdown` was not."""
@@ -259,24 +273,41 @@ def _checked_sets(sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
     return sets
 
 
-def _join(ranks_of_sets: list[list[int]], dynamic: bool) -> None:
+def _join(ranks_of_sets: list[list[int]], dynamic: bool) -> membership.View:
     """Start in the next generation that can be started: members may be lost meanwhile."""
     failure = ""
     while True:
         membership.join(failure)
+        view = membership.view()
+        assert view is not None
+        given = dict(enumerate(ranks_of_sets, start=1))
+        membership.keep_sets(view.sets or surviving_sets.describe(given, given, view))
         try:
-            return starting.start(ranks_of_sets, dynamic)
+            if view.sets:
+                starting.start(surviving_sets.ranks_in(view), dynamic, survived=True)
+            else:
+                starting.start(ranks_of_sets, dynamic)
+            return view
         except HorovodInternalError as error:
             failure = str(error)
 
 
-def _init(sets: list[ProcessSet], dynamic: bool, members: starting.Members, place: starting.Place) -> None:
-    global _exit_registered
+def _init(
+    sets: list[ProcessSet],
+    dynamic: bool,
+    members: starting.Members,
+    place: starting.Place,
+    kept: list[tuple[int, ProcessSet]] | None = None,
+) -> None:
+    """Start. `kept`: the sets that this process had in the generation that it has left, by id."""
+    global _exit_registered, _given
     ranks_of_sets = [list(one.ranks or ()) for one in sets]
+    view = None
     if place is starting.BY_LAUNCHER and membership.enabled():
-        _join(ranks_of_sets, dynamic)
+        view = _join(ranks_of_sets, dynamic)
     else:
         starting.start(ranks_of_sets, dynamic, members, place)
+    _given = (sets, dynamic)
     if not _exit_registered:
         atexit.register(_shutdown_at_exit)
         _exit_registered = True
@@ -284,5 +315,10 @@ def _init(sets: list[ProcessSet], dynamic: bool, members: starting.Members, plac
         family.enter()
     names.reset()
     repeated.forget()
-    process_sets.registered(sets)
+    if view is not None and view.sets:
+        given = surviving_sets.given_in(view)
+        newcomers = [(number, one) for number, one in enumerate(sets, start=1) if number in given]
+        process_sets.survived(newcomers if kept is None else kept)
+    else:
+        process_sets.registered(sets)
     in_sync.restart()

@@ -400,8 +400,7 @@ def _align(state: State, is_aligned: bool) -> None:
 def _reform() -> None:
     """Leave this generation of the job and join the next one. Without an elastic launcher there is one only."""
     if membership.enabled():
-        _basics.shutdown()
-        _basics.init()
+        _basics.reform()
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:

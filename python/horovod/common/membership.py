@@ -6,7 +6,7 @@ The channel is the job's store. A process that is ready for a generation says so
 view: who the members are, and which of them it is. `init` does both. After `shutdown` a process can do the same again,
 as often as members come and go, and keeps all that it has in memory.
 
-  elastic/ready/ID         this process is ready; its request number, what it left and why, what it holds
+  elastic/ready/ID         this process is ready; its request number, what it left and why, what it holds, its sets
   elastic/view/ID/REQUEST  the answer: a view, or that the job needs this process no more
   elastic/news/K           the K-th change of hosts of the job: generation, number, kind
   elastic/committed/ID     the first commit of a generation is complete
@@ -51,6 +51,7 @@ class View:
     synced: tuple[int, ...]  # ranks that hold the agreed commit; rank 0 is one of them if anybody is
     commit: int  # the agreed commit; -1: nobody holds one
     reason: str  # why the view was formed, one line
+    sets: str = ""  # process sets as surviving_sets.py writes them; empty: those that the program gives to `init`
 
 
 class _Store:
@@ -96,6 +97,7 @@ class _Member:
         self.request = 0
         self.view: View | None = None
         self.cause = ""
+        self.sets = ""  # what rank 0 tells the members of the next view
         self.held = (0, -1)  # generation in which it was aligned, newest commit
         self.confirmed = 0  # the last generation whose first commit was announced
         self.update = (0, 0, NONE)  # generation, number, kind
@@ -179,7 +181,13 @@ def done() -> None:
 def leave() -> None:
     """Keep why the generation ended, for `join`. Call it before the engine is shut down."""
     if _member is not None:
-        _member.cause = cause()
+        _member.cause, _member.sets = cause(), ""
+
+
+def keep_sets(text: str) -> None:
+    """Have the next generation begin with these process sets if this process is its rank 0."""
+    if _member is not None:
+        _member.sets = text
 
 
 def join(failure: str = "") -> None:
@@ -197,6 +205,8 @@ def join(failure: str = "") -> None:
     member.request += 1
     lines = [f"request {member.request}", f"generation {member.view.generation if member.view else 0}"]
     lines.append(f"held {member.held[0]} {member.held[1]}")
+    if member.sets:
+        lines.append(f"sets {member.sets}")
     reason = " ".join((failure or member.cause).split())[:_LONGEST_CAUSE]
     if reason:
         lines.append(f"{'unstarted' if failure else 'cause'} {reason}")
@@ -235,6 +245,7 @@ def _decode(facts: dict[str, str]) -> View:
         synced=tuple(int(number) for number in facts["synced"].split()),
         commit=int(facts["commit"]),
         reason=facts["reason"],
+        sets=facts["sets"],
     )
 
 

@@ -206,6 +206,26 @@ def registered(sets: list[ProcessSet]) -> None:
     _registered[:] = sets
 
 
+def others() -> dict[int, list[int]]:
+    """Return all registered sets but the global one."""
+    return {identifier: ranks for identifier, ranks in ids_and_ranks().items() if identifier != 0}
+
+
+def kept() -> list[tuple[int, ProcessSet]]:
+    """Return the sets that the program has registered, with their ids: for `survived`, after a shutdown."""
+    return [(one.process_set_id, one) for one in _registered if one.process_set_id is not None]
+
+
+def survived(sets: list[tuple[int, ProcessSet]]) -> None:
+    """Take note of an init with sets of an earlier generation. Sets without members are registered no more."""
+    registered([])
+    there = ids_and_ranks()
+    for identifier, one in sets:
+        if identifier in there:
+            one.process_set_id, one.ranks = identifier, there[identifier]
+            _registered.append(one)
+
+
 def forget() -> None:
     """Take note of a shutdown."""
     global_process_set.ranks = []

@@ -55,8 +55,10 @@ class _Attempt:
     Thread safety: `over` may be waited for by anybody; the result is read after that, the rest under the lock.
     """
 
-    def __init__(self, process_sets: list[list[int]], dynamic: bool, members: Members, place: Place) -> None:
-        self.what = (process_sets, dynamic, members, place)
+    def __init__(
+        self, process_sets: list[list[int]], dynamic: bool, members: Members, place: Place, survived: bool
+    ) -> None:
+        self.what = (process_sets, dynamic, members, place, survived)
         self.waiting = 0  # callers
         self.over = threading.Event()
         self.error: Exception | None = None
@@ -73,7 +75,7 @@ class _Attempt:
 
     def _run(self) -> None:
         global _attempt
-        process_sets, dynamic, members, place = self.what
+        process_sets, dynamic, members, place, survived = self.what
         sizes = [len(ranks) for ranks in process_sets]
         ranks = [rank for ranks in process_sets for rank in ranks]
         options = abi.InitOptions(struct_size=ctypes.sizeof(abi.InitOptions), generation=-1)
@@ -85,6 +87,7 @@ class _Attempt:
         options.flags = abi.INIT_DYNAMIC_PROCESS_SETS if dynamic else 0
         if faulthandler.is_enabled():
             options.flags |= abi.INIT_HANDLERS_ARE_FATAL
+        options.flags |= abi.INIT_SURVIVING_PROCESS_SETS if survived else 0
         options.mpi_comm = members.mpi_comm
         options.comm_rank_count = len(members.ranks)
         options.comm_ranks = (ctypes.c_int32 * len(members.ranks))(*members.ranks)
@@ -99,17 +102,27 @@ class _Attempt:
 
 
 def start(
-    process_sets: list[list[int]], dynamic: bool, members: Members = EVERYBODY, place: Place = BY_LAUNCHER
+    process_sets: list[list[int]],
+    dynamic: bool,
+    members: Members = EVERYBODY,
+    place: Place = BY_LAUNCHER,
+    survived: bool = False,
 ) -> None:
-    """Join the job; returns when every rank has. `dynamic`: sets may be added and removed later."""
+    """
+    Join the job; returns when every rank has.
+
+    `dynamic`: sets may be added and removed later. `survived`: the sets are those of an earlier generation, and empty
+    ones do not exist.
+    """
     global _attempt
+    what = (process_sets, dynamic, members, place, survived)
     while True:
         with _lock:
             is_new = _attempt is None
             if _attempt is None:
-                _attempt = _Attempt(process_sets, dynamic, members, place)
+                _attempt = _Attempt(*what)
             attempt = _attempt
-            joined = attempt.what == (process_sets, dynamic, members, place)
+            joined = attempt.what == what
             attempt.waiting += joined
         try:
             if is_new:

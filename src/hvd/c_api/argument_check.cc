@@ -179,13 +179,15 @@ Status Check(const hvd_init_options& options) {
                 "hvd_init_options.process_set_count is {}: give a number of sets, and their sizes and ranks",
                 options.process_set_count);
   }
+  const int32_t least = (options.flags & HVD_INIT_SURVIVING_PROCESS_SETS) != 0 ? 0 : 1;
   for (int32_t i = 0; i < options.process_set_count; ++i) {
-    if (options.process_set_sizes[i] < 1) {
+    if (options.process_set_sizes[i] < least) {
       return Fail(Code::kInvalidArgument, "process set {} has {} ranks: give at least one", i + 1,
                   options.process_set_sizes[i]);
     }
   }
-  constexpr int32_t kFlags = HVD_INIT_NO_SIGNAL_HANDLERS | HVD_INIT_DYNAMIC_PROCESS_SETS | HVD_INIT_HANDLERS_ARE_FATAL;
+  constexpr int32_t kFlags = HVD_INIT_NO_SIGNAL_HANDLERS | HVD_INIT_DYNAMIC_PROCESS_SETS | HVD_INIT_HANDLERS_ARE_FATAL |
+                             HVD_INIT_SURVIVING_PROCESS_SETS;
   if (options.comm_rank_count < 0 || (options.comm_rank_count > 0 && options.comm_ranks == nullptr)) {
     return Fail(Code::kInvalidArgument, "hvd_init_options.comm_rank_count is {}: give a number of ranks, and the ranks",
                 options.comm_rank_count);

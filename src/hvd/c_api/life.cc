@@ -153,9 +153,12 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
   boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
   boot.handlers_are_fatal = (options.flags & HVD_INIT_HANDLERS_ARE_FATAL) != 0;
   HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::bootstrap::Bootstrap(boot));
-  return hvd::engine::Engine::Create(
-      std::move(world),
-      {.config = config, .process_sets = boot.process_sets, .dynamic_sets = dynamic, .signals = boot.crash_signals});
+  return hvd::engine::Engine::Create(std::move(world),
+                                     {.config = config,
+                                      .process_sets = boot.process_sets,
+                                      .surviving_sets = (options.flags & HVD_INIT_SURVIVING_PROCESS_SETS) != 0,
+                                      .dynamic_sets = dynamic,
+                                      .signals = boot.crash_signals});
 }
 
 // Ends the engine of a context: new calls find none, running ones end with an error, then it goes.

@@ -45,7 +45,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(World world, Options options) {
     HVD_ASSIGN_OR_RETURN(core, topology::CoreOf(affinity, world.layout.local_rank));
   }
   std::unique_ptr<Engine> engine(new Engine(std::move(world), std::move(options)));
-  HVD_RETURN_IF_ERROR(engine->changes_.Create(engine->options_.process_sets));
+  HVD_RETURN_IF_ERROR(engine->changes_.Create(engine->options_.process_sets, engine->options_.surviving_sets));
   engine->tuning_.Start();
   engine->ConnectPeers();
   if (engine->world_.window != nullptr) engine->world_.window->Beat();

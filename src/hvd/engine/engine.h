@@ -50,6 +50,7 @@ class Engine {
   struct Options {
     Config config;
     std::vector<std::vector<Rank>> process_sets;  // sets 1, 2, ...
+    bool surviving_sets = false;                  // those of an earlier generation: see ProcessSetChanges::Create
     bool dynamic_sets = false;                    // sets may be added and removed
     bool own_thread = true;                       // false: only callers drive it (simulation, tests)
     bool signals = false;                         // may take signals, for the flight recorder

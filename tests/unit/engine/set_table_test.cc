@@ -29,6 +29,14 @@ TEST(SetTable, IdsAreGivenOutAgain) {
   EXPECT_EQ(table.NextId(), 1);
 }
 
+TEST(SetTable, IdsThatAreLeftOutAreGivenOutFirst) {
+  SetTable table;
+  for (const int id : {0, 2, 3}) table.Add(MakeSet(id));
+  EXPECT_EQ(table.NextId(), 1);
+  table.Add(MakeSet(1));
+  EXPECT_EQ(table.NextId(), 4);
+}
+
 TEST(SetTable, ARemovedSetStaysForWhoMayHaveFoundIt) {
   SetTable table;
   table.Add(MakeSet(0));

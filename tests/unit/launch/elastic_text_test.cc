@@ -14,7 +14,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(ElasticMessages, ReadWhatProcessesSet) {
-  const auto ready = ReadNote("elastic/ready/3", "request 2\ngeneration 5\nheld 4 41\ncause rank 1 was killed");
+  const auto ready =
+      ReadNote("elastic/ready/3", "request 2\ngeneration 5\nheld 4 41\nsets 1*:0,3\ncause rank 1 was killed");
   ASSERT_TRUE(ready);
   EXPECT_EQ(ready->kind, Note::Kind::kReady);
   EXPECT_EQ(ready->process, 3);
@@ -22,6 +23,7 @@ TEST(ElasticMessages, ReadWhatProcessesSet) {
   EXPECT_EQ(ready->ready.generation, 5);
   EXPECT_EQ(ready->ready.aligned, 4);
   EXPECT_EQ(ready->ready.commit, 41);
+  EXPECT_EQ(ready->ready.sets, "1*:0,3");
   EXPECT_EQ(ready->ready.cause, "rank 1 was killed");
   EXPECT_EQ(ReadNote("elastic/committed/7", "12")->generation, 12);
   EXPECT_EQ(ReadNote("elastic/done/7", "")->process, 7);
@@ -41,8 +43,9 @@ TEST(ElasticMessages, IgnoreWhatIsDamagedOrForOthers) {
 TEST(ElasticMessages, WriteTheViewOfEachMember) {
   View view{.generation = 3, .members = {{4, {.rank = 0}}, {7, {.rank = 1}}}, .synced = {0}, .commit = 12};
   const Slot slot{.rank = 1, .local_rank = 1, .local_size = 2, .cross_rank = 0, .cross_size = 1};
-  EXPECT_EQ(ViewText(view, slot, 5, "rank 2 joins"),
-            "view\ngeneration 3\nranks 1 2 1 2 0 1\nmembers 4 7\nsynced 0\ncommit 12\nnews 5\nreason rank 2 joins");
+  EXPECT_EQ(ViewText(view, slot, 5, "1*:4", "rank 2 joins"),
+            "view\ngeneration 3\nranks 1 2 1 2 0 1\nmembers 4 7\nsynced 0\ncommit 12\nnews 5\nsets 1*:4\n"
+            "reason rank 2 joins");
   EXPECT_EQ(NewsText(3, 1, News::kAdded), "3 1 2");
 }
 

@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace hvd::engine {
+namespace {
+
+Error TooMany() {
+  return {Code::kResourceExhausted, fmt::format("there are {} process sets already", SetTable::kMost)};
+}
+
+}  // namespace
 
 ProcessSetChanges::ProcessSetChanges(const EngineContext& context, ProcessSetFactory* factory, Operations* operations,
                                      Autotuning* tuning, bool dynamic, ResumePolicy resume_policy)
@@ -22,23 +29,27 @@ Status ProcessSetChanges::CheckNew(std::string_view title, const std::vector<Ran
   return Fail(Code::kInvalidArgument, "{} has the same ranks as process set {}: use that one", title, other->id());
 }
 
-Status ProcessSetChanges::Create(const std::vector<std::vector<Rank>>& sets) {
+Status ProcessSetChanges::Create(const std::vector<std::vector<Rank>>& sets, bool survived) {
   HVD_RETURN_IF_ERROR(factory_->LoadTable());
   const int size = context_.world->layout.size;
   std::vector<Rank> everybody(size);
   for (Rank rank = 0; rank < size; ++rank) everybody[rank] = rank;
-  context_.sets->Add(Make(std::move(everybody)));
+  context_.sets->Add(Make(0, std::move(everybody)));
+  int id = 0;
   for (std::vector<Rank> ranks : sets) {
-    const std::string title = fmt::format("process set {}", context_.sets->NextId());
+    ++id;
+    if (survived && ranks.empty()) continue;
+    const std::string title = fmt::format("process set {}", id);
+    if (id >= SetTable::kMost) return Fail(TooMany());
     HVD_RETURN_IF_ERROR(CheckRanks(title, size, &ranks));
-    HVD_RETURN_IF_ERROR(CheckNew(title, ranks));
-    context_.sets->Add(Make(std::move(ranks)));
+    if (!survived) HVD_RETURN_IF_ERROR(CheckNew(title, ranks));
+    context_.sets->Add(Make(id, std::move(ranks)));
   }
   return {};
 }
 
-std::unique_ptr<ProcessSet> ProcessSetChanges::Make(std::vector<Rank> ranks) {
-  auto made = factory_->Make(context_.sets->NextId(), std::move(ranks), tuning_->fusion_threshold(), resume_policy_);
+std::unique_ptr<ProcessSet> ProcessSetChanges::Make(int id, std::vector<Rank> ranks) {
+  auto made = factory_->Make(id, std::move(ranks), tuning_->fusion_threshold(), resume_policy_);
   tuning_->Prepare(made.get());
   return made;
 }
@@ -77,9 +88,8 @@ Error ProcessSetChanges::Apply(Operation* op) {
   std::vector<Rank> ranks(signature.numbers.begin(), signature.numbers.end());
   if (const Status fresh = CheckNew("the process set", ranks); !fresh) return fresh.error();
   op->number = context_.sets->NextId();
-  if (op->number < 0)
-    return {Code::kResourceExhausted, fmt::format("there are {} process sets already", SetTable::kMost)};
-  context_.sets->Add(Make(std::move(ranks)));
+  if (op->number < 0) return TooMany();
+  context_.sets->Add(Make(op->number, std::move(ranks)));
   // Members that were faster have sent messages to the new set already.
   std::vector<EarlyMessage> early;
   std::swap(early, early_);

@@ -26,8 +26,9 @@ class ProcessSetChanges {
   ProcessSetChanges(const EngineContext& context, ProcessSetFactory* factory, Operations* operations,
                     Autotuning* tuning, bool dynamic, ResumePolicy resume_policy);
 
-  // Creates the global set, and sets 1, 2, ... of these ranks.
-  Status Create(const std::vector<std::vector<Rank>>& sets);
+  // Creates the global set, and sets 1, 2, ... of these ranks. `survived`: sets of an earlier generation that have lost
+  // members; two of them may have the same ranks, and one without ranks is left out.
+  Status Create(const std::vector<std::vector<Rank>>& sets, bool survived);
   // Fails if there is a set of these sorted ranks. `title` names the new set in the error.
   Status CheckNew(std::string_view title, const std::vector<Rank>& ranks) const;
 
@@ -57,7 +58,7 @@ class ProcessSetChanges {
     std::vector<std::byte> bytes;
   };
 
-  std::unique_ptr<ProcessSet> Make(std::vector<Rank> ranks);
+  std::unique_ptr<ProcessSet> Make(int id, std::vector<Rank> ranks);
   // The set that the operation removes; nullptr: it removes none that exists.
   ProcessSet* RemovedBy(const Operation& op) const;
 

@@ -34,6 +34,7 @@ void SetTable::Add(std::unique_ptr<ProcessSet> set) {
   if (!freed_.empty() && freed_.front() == id) {
     freed_.pop_front();
   } else {
+    while (used_ids_ < id) freed_.push_back(used_ids_++);
     ++used_ids_;
   }
   const std::lock_guard lock(mutex_);

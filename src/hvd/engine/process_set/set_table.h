@@ -47,6 +47,7 @@ class SetTable {
 
   // The id that the next set will have; -1: there are too many.
   int NextId() const;
+  // Ids that are left out below that of the set are given out before greater ones.
   void Add(std::unique_ptr<ProcessSet> set);
   void Remove(int id);
   // Whether there are removed sets, and nobody has a Pin: what was submitted to them is with the engine.

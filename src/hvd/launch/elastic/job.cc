@@ -134,6 +134,7 @@ void ElasticJob::OnNote(const Note& note) {
     case Note::Kind::kReady:
       if (process.request > 0) (void)place_->Delete(ViewKey(note.process, process.request));
       process.request = note.ready.request;
+      process.sets = note.ready.sets;
       NoteBlame(note.ready);
       Feed({.kind = Event::Kind::kReady,
             .process = note.process,

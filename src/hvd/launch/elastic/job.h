@@ -76,6 +76,7 @@ class ElasticJob {
     int pid = 0;
     int request = 0;
     int generation = 0;  // the last view that it is a member of
+    std::string sets{};  // what it said last of process sets
     bool done = false;
     bool silent = false;    // it did not respond before it was killed
     bool reported = false;  // Membership knows of its end

@@ -29,13 +29,15 @@ void ElasticJob::SendView(const View& view) {
   Disarm({Own::kSayWait, {}, 0, {}});
   const std::string what = Describe(changes_);
   const std::string reason = what.empty() ? "the job begins" : what;
+  // Rank 0 has been in the job for as long as anybody.
+  const std::string& sets = processes_[static_cast<size_t>(view.members.front().process)].sets;
   for (const ViewMember& member : view.members) {
     Process& process = processes_[static_cast<size_t>(member.process)];
     process.slot = member.slot;
     process.slot.process = member.process;
     process.generation = view.generation;
     output_->Rename(process.slot, process.pid);
-    Set(ViewKey(member.process, process.request), ViewText(view, member.slot, news_, reason));
+    Set(ViewKey(member.process, process.request), ViewText(view, member.slot, news_, sets, reason));
   }
   // A rank that is alone meets nobody.
   if (view.members.size() == 1) OnMet(view.generation);

@@ -41,6 +41,7 @@ std::optional<ReadyNote> ReadReady(std::string_view text) {
     if (name == "held") good = Take(&rest, &note.aligned) && IsNumber(rest, &note.commit);
     if (name == "cause") note.cause = rest;
     if (name == "unstarted") note.unstarted = rest;
+    if (name == "sets") note.sets = rest;
     if (!good) return std::nullopt;
   }
   if (note.request < 1 || note.generation < 0 || note.aligned < 0 || note.commit < -1) return std::nullopt;
@@ -77,13 +78,13 @@ std::optional<Note> ReadNote(std::string_view key, std::string_view value) {
 std::string ViewKey(int process, int request) { return fmt::format("elastic/view/{}/{}", process, request); }
 std::string NewsKey(int number) { return fmt::format("elastic/news/{}", number); }
 
-std::string ViewText(const View& view, const Slot& slot, int news, std::string_view reason) {
+std::string ViewText(const View& view, const Slot& slot, int news, std::string_view sets, std::string_view reason) {
   std::vector<int> members;
   for (const ViewMember& member : view.members) members.push_back(member.process);
   return fmt::format(
-      "view\ngeneration {}\nranks {} {} {} {} {} {}\nmembers {}\nsynced {}\ncommit {}\nnews {}\nreason {}",
+      "view\ngeneration {}\nranks {} {} {} {} {} {}\nmembers {}\nsynced {}\ncommit {}\nnews {}\nsets {}\nreason {}",
       view.generation, slot.rank, members.size(), slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size,
-      fmt::join(members, " "), fmt::join(view.synced, " "), view.commit, news, reason);
+      fmt::join(members, " "), fmt::join(view.synced, " "), view.commit, news, sets, reason);
 }
 
 std::string LeaveText() { return "leave\n"; }
