@@ -4,7 +4,7 @@ An elastic loop for tests: `elastic_program.py FOLDER`. It ends when FOLDER/stop
 
 Each rank writes a line after every commit into FOLDER/PID: generation, step, rank, size, digest of the weights. A
 process that finds FOLDER/broken ends before hvd.init(). Rank 1 of a view that finds FOLDER/fatal is killed after it has
-got the view and before the other members see it.
+got the view and before the other members see it. Rank 2 that finds FOLDER/hang removes it and never comes back.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import horovod.numpy as hvd
 import numpy as np
@@ -33,6 +34,13 @@ def die_between(folder: pathlib.Path) -> None:
     membership.join = wrapper
 
 
+def hang(folder: pathlib.Path) -> None:
+    """Do what a program with an error may do."""
+    (folder / "hang").unlink()
+    while True:
+        time.sleep(1)
+
+
 def main(folder: pathlib.Path) -> None:
     """Train until the test has seen enough."""
     if (folder / "broken").exists():
@@ -44,6 +52,8 @@ def main(folder: pathlib.Path) -> None:
     @elastic.run
     def train(state: elastic.ObjectState) -> None:
         while True:
+            if hvd.rank() == 2 and (folder / "hang").exists():
+                hang(folder)
             stop = float((folder / "stop").exists())
             # What a rank adds depends on its number, so that the weights tell who has taken part.
             own = np.append(np.full(100, (hvd.rank() + 1) * 0.1 + state.step), stop)

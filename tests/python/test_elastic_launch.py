@@ -129,6 +129,22 @@ def test_survivors_go_on_while_nobody_replaces_the_lost(tmp_path, ranks):
         job.finish()
 
 
+def test_a_rank_that_hangs_in_its_program_is_left_behind_and_replaced(tmp_path):
+    with Job(tmp_path, "-np", "3", "--min-np", "1", "--elastic-timeout", "3") as job:
+        members = job.members(3)
+        generation = job.generation()
+        (job.folder / "hang").touch()
+        wait_until(lambda: not (job.folder / "hang").exists())
+        os.kill(members[0], signal.SIGKILL)
+        wait_until(lambda: not is_alive(members[2]))
+        after = job.members(3, after=generation + 1)
+        assert after[0] == members[1]
+        err = job.finish()
+    assert f"rank 2 (pid {members[2]}, localhost) was not ready in time; it joins again when it is; " in err
+    assert f"pid {members[2]} (slot 2 of localhost) was not ready in time and has not come back for 3 s" in err
+    assert re.search(r'File ".*elastic_program.py", line \d+ in hang\n', err)
+
+
 def test_hosts_come_and_go(tmp_path):
     hosts = tmp_path / "hosts"
     hosts.write_text("localhost:3\n")
@@ -221,6 +237,14 @@ def test_results_of_functions(tmp_path):
         return run(state)
 
     assert horovod.run(train, (str(tmp_path / "killed"),), num_proc=3, min_num_proc=2, reset_limit=3) == [20, 20]
+
+
+def test_too_few_slots_are_named():
+    words = ("-np", "3", "--min-np", "2", "--elastic-timeout", "1", "--host-discovery-script", "echo localhost:1")
+    result = horovodrun(*words, sys.executable, "-c", "import horovod.numpy as hvd; hvd.init()")
+    assert result.returncode != 0
+    assert "0 of at least 2 ranks (--min-np) are ready" in result.stderr
+    assert "; the hosts have 1 slot; the job ends in 1 s (--elastic-timeout)" in result.stderr
 
 
 def test_a_script_that_hangs_is_ended():

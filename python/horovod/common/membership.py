@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import faulthandler
 import os
+import signal
 import threading
 import time
 
@@ -32,6 +34,8 @@ _NEWS_S = 600.0  # what one wait of the listener lasts
 _CONNECT_S = 30.0
 _LONGEST = 1 << 18  # of an answer
 _LONGEST_CAUSE = 512
+# horovodrun sends it to a process that was left behind and does not come back, before it kills the process.
+_PRINT_STACK = signal.SIGRTMAX - 2
 
 NONE, REMOVED, ADDED, MIXED = 0, 1, 2, 3
 
@@ -93,6 +97,8 @@ class _Member:
     """
 
     def __init__(self) -> None:
+        if signal.getsignal(_PRINT_STACK) is signal.SIG_DFL:
+            faulthandler.register(_PRINT_STACK, file=2, all_threads=True)
         self.store = _Store()
         self.request = 0
         self.view: View | None = None

@@ -169,6 +169,37 @@ TEST(ElasticMembership, DoesNotLeaveALateMemberBehindIfTheOthersAreTooFew) {
   EXPECT_TRUE(job.Did(Action::Kind::kArm));
 }
 
+TEST(ElasticMembership, KillsALateMemberThatDoesNotComeBack) {
+  Job job = Running();
+  job.Kill(0);
+  job.Ready({1, 3}, 1, 9);
+  job.Fire(Timer::kLate);
+  const Event too_long{.kind = Event::Kind::kFired, .timer = Timer::kParked, .slot = {"here", 2}};
+  Job back = job;
+  job.Step(too_long);
+  EXPECT_THAT(job.Processes(Action::Kind::kKill), ElementsAre(2));
+  job.Kill(2);
+  EXPECT_THAT(job.Processes(Action::Kind::kSpawn), ElementsAre(4));
+  back.Ready({2}, 1, 9);
+  EXPECT_TRUE(back.Did(Action::Kind::kDisarm));
+  back.Step(too_long);
+  EXPECT_FALSE(back.Did(Action::Kind::kKill));
+}
+
+TEST(ElasticMembership, WaitsForSlotsIfTheyAreTooFew) {
+  Job job(kThree, {{"here", 1}});
+  EXPECT_TRUE(job.Did(Action::Kind::kWait));
+  job.Ready({0});
+  Job other = job;
+  other.Fire(Timer::kElastic);
+  EXPECT_THAT(other.Why(), HasSubstr("too few ranks"));
+  job.SetHosts({{"here", 3}});
+  EXPECT_FALSE(job.Did(Action::Kind::kWait));
+  EXPECT_THAT(job.Processes(Action::Kind::kSpawn), ElementsAre(1, 2));
+  job.Ready({1, 2});
+  EXPECT_THAT(job.Members(), ElementsAre(0, 1, 2));
+}
+
 TEST(ElasticMembership, GrowsAndShrinksWithTheHosts) {
   Job job = Running({.wanted = 3, .min_np = 2, .max_np = 5});
   job.SetHosts({{"here", 4}});

@@ -57,6 +57,7 @@ class World {
     }
     key += fmt::format("|{} {} {} {}", crashes_, late_, returned_, is_late_armed_);
     for (const SlotName& slot : armed_) key += fmt::format(" {}", slot.index);
+    for (const SlotName& slot : parked_) key += fmt::format(" p{}", slot.index);
     for (const auto& [what, leaves] : decided_) key += fmt::format(" {}:{}", what, leaves);
     for (const auto& what : entered_) key += " " + what;
     return key + (has_news_ ? "n" : "");
@@ -84,6 +85,13 @@ class World {
       add([slot](World* world) {
         std::erase(world->armed_, slot);
         return world->Tell({.kind = Event::Kind::kFired, .timer = Timer::kRespawn, .slot = slot});
+      });
+    }
+    for (const SlotName& slot : parked_) {
+      if (!inbox_.empty()) break;
+      add([slot](World* world) {
+        std::erase(world->parked_, slot);
+        return world->Tell({.kind = Event::Kind::kFired, .timer = Timer::kParked, .slot = slot});
       });
     }
     // Messages arrive long before the late rule applies.
@@ -114,6 +122,10 @@ class World {
         workers_[action.process].state = State::kGone;
         inbox_[action.process] = {{.kind = Event::Kind::kEnded, .process = action.process, .good = true}};
         break;
+      case Action::Kind::kKill:
+        workers_[action.process].state = State::kGone;
+        inbox_[action.process] = {{.kind = Event::Kind::kEnded, .process = action.process, .by_itself = false}};
+        break;
       case Action::Kind::kView:
         OnView(action.view);
         break;
@@ -123,9 +135,11 @@ class World {
       case Action::Kind::kArm:
         if (action.timer == Timer::kRespawn) armed_.push_back(action.slot);
         if (action.timer == Timer::kLate) is_late_armed_ = true;
+        if (action.timer == Timer::kParked) parked_.push_back(action.slot);
         break;
       case Action::Kind::kDisarm:
         if (action.timer == Timer::kLate) is_late_armed_ = false;
+        if (action.timer == Timer::kParked) std::erase(parked_, action.slot);
         break;
       case Action::Kind::kWait:
       case Action::Kind::kFinish:
@@ -305,10 +319,10 @@ class World {
   int crashes_, late_;
   std::map<int, Worker> workers_;
   std::map<int, std::deque<Event>> inbox_;  // what the processes have sent
-  std::vector<SlotName> armed_;
-  std::map<int, bool> decided_;       // by commit: whether all leave after it
-  std::vector<std::string> entered_;  // collective operations of this view, by member
-  std::string returned_;              // the newest commit that returned anywhere
+  std::vector<SlotName> armed_, parked_;    // slots for which a timer runs: to start again, to come back
+  std::map<int, bool> decided_;             // by commit: whether all leave after it
+  std::vector<std::string> entered_;        // collective operations of this view, by member
+  std::string returned_;                    // the newest commit that returned anywhere
   std::string wrong_;
   bool is_late_armed_ = false, has_news_ = false;
 };

@@ -207,6 +207,8 @@ void ElasticJob::Do(const Action& action) {
     case Action::Kind::kEnd:
       local_.AskToEnd(action.process, SIGTERM);
       return SeeToEnd(action.process);
+    case Action::Kind::kKill:
+      return KillParked(action.process);
     case Action::Kind::kView:
       return SendView(action.view);
     case Action::Kind::kLeave:
@@ -217,13 +219,14 @@ void ElasticJob::Do(const Action& action) {
     case Action::Kind::kArm: {
       Duration wait = Seconds(action.seconds);
       if (action.timer == Timer::kStart) wait = settings_.start_timeout;
-      if (action.timer == Timer::kElastic) wait = settings_.elastic_timeout;
+      if (action.timer == Timer::kElastic || action.timer == Timer::kParked) wait = settings_.elastic_timeout;
       if (action.timer == Timer::kLate) wait = std::max<Duration>(kLeastLate, 4 * longest_gap_);
       return Arm(timer, wait, [this, which = action.timer, slot = action.slot] {
         Feed({.kind = Event::Kind::kFired, .timer = which, .slot = slot});
       });
     }
     case Action::Kind::kDisarm:
+      if (action.timer == Timer::kElastic) Disarm({Own::kSayWait, {}, 0, {}});
       return Disarm(timer);
     case Action::Kind::kWait:
       waiting_since_ = loop_->Now();

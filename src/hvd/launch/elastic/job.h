@@ -109,6 +109,8 @@ class ElasticJob {
   void Collect(const View& view);
   // Kills a process that does not end in time after the job has no more use of it.
   void SeeToEnd(int number);
+  // Kills a process that was left behind, after it has printed where it hangs.
+  void KillParked(int number);
   // While members are awaited: whether they are stopped, or dead and only their core file is written.
   void Inspect();
   void InspectSoon();

@@ -16,6 +16,9 @@ constexpr Duration kInspection = std::chrono::milliseconds(20);
 // A member that is stopped for so long while others are ready will not run by itself.
 constexpr Duration kStopped = std::chrono::milliseconds(500);
 constexpr Duration kNextWord = std::chrono::seconds(10);
+// horovod.common.membership has Python print the stacks of its threads at this signal.
+const int kPrintStack = SIGRTMAX - 2;
+constexpr Duration kStackPrinted = std::chrono::seconds(1);
 
 double InSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -102,6 +105,16 @@ void ElasticJob::SeeToEnd(int number) {
   Arm({Own::kLeaving, {}, number, {}}, Seconds(settings_.job.grace_s), [this, number] { local_.Kill(number); });
 }
 
+void ElasticJob::KillParked(int number) {
+  const Process& process = processes_[static_cast<size_t>(number)];
+  settings_.job.warns(fmt::format(
+      "pid {} (slot {} of {}) was not ready in time and has not come back for {:.0f} s (--elastic-timeout), so it is "
+      "killed; its Python stack follows",
+      process.pid, process.name.index, process.name.host, InSeconds(settings_.elastic_timeout)));
+  ::kill(process.pid, kPrintStack);
+  Arm({Own::kLeaving, {}, number, {}}, kStackPrinted, [this, number] { local_.Kill(number); });
+}
+
 void ElasticJob::Inspect() {
   if (membership_.phase() != Membership::Phase::kRevoked || phase_ != Phase::kRunning) return;
   const bool others_wait = membership_.Ready() > 0;
@@ -137,6 +150,9 @@ void ElasticJob::SayWhoIsMissing() {
                    ? fmt::format("; slot {} of {}: pid {} has not called hvd.init()", index, host, process->pid)
                    : fmt::format("; slot {} of {}: {}, and is to be started again", index, host,
                                  launch::Describe(process->ending));
+  }
+  if (const int slots = membership_.Slots(); slots < settings_.rules.min_np) {
+    missing += fmt::format("; the hosts have {} {}", slots, slots == 1 ? "slot" : "slots");
   }
   const double left = InSeconds(settings_.elastic_timeout - (loop_->Now() - waiting_since_));
   settings_.job.warns(

@@ -47,8 +47,9 @@ std::vector<Action> Membership::Step(const Event& event) {
 
 void Membership::OnHosts(const std::vector<Host>& hosts) {
   const bool first = view_.generation == 0 && hosts_.empty() && processes_.empty();
+  const bool lacked = Slots() < rules_.min_np;
   hosts_ = hosts;
-  if (first) Do({.kind = Action::Kind::kArm, .timer = Timer::kStart});
+  if (phase_ == Phase::kStarting) AwaitSlots(first, lacked);
   for (auto& [number, process] : processes_) {
     process.removed = !IsActive(process.slot);
     if (!process.removed || IsMember(process) || process.state == State::kLeaving) continue;
@@ -56,6 +57,14 @@ void Membership::OnHosts(const std::vector<Host>& hosts) {
     Do({.kind = waits ? Action::Kind::kLeave : Action::Kind::kEnd, .process = number});
     process.state = State::kLeaving;
   }
+}
+
+void Membership::AwaitSlots(bool first, bool lacked) {
+  const bool lacks = Slots() < rules_.min_np;
+  if (!first && lacks == lacked) return;
+  Do({.kind = lacks ? Action::Kind::kArm : Action::Kind::kDisarm, .timer = Timer::kElastic});
+  Do({.kind = lacks ? Action::Kind::kDisarm : Action::Kind::kArm, .timer = Timer::kStart});
+  if (lacks) Do({.kind = Action::Kind::kWait});
 }
 
 void Membership::OnReady(const Event& event) {
@@ -70,6 +79,9 @@ void Membership::OnReady(const Event& event) {
     for (auto& [number, one] : processes_) {
       if (one.state == State::kDone) one.state = State::kRunning;
     }
+  }
+  if (process.was_member && !IsMember(process)) {
+    Do({.kind = Action::Kind::kDisarm, .slot = process.slot, .timer = Timer::kParked});
   }
   process.state = State::kReady;
   if (process.removed && !IsMember(process)) {
@@ -145,6 +157,9 @@ void Membership::OnFired(const Event& event) {
     case Timer::kLate:
       if (phase_ == Phase::kRevoked) OnLate();
       break;
+    case Timer::kParked:
+      OnParkedTooLong(event.slot);
+      break;
   }
 }
 
@@ -152,8 +167,17 @@ void Membership::OnLate() {
   // Without the late ones the others could not go on.
   if (!CanForm()) return Do({.kind = Action::Kind::kArm, .timer = Timer::kLate});
   for (const int number : Awaited()) {
-    processes_.at(number).rank = -1;
+    Process& process = processes_.at(number);
+    process.rank = -1;
     parked_.push_back(number);
+    Do({.kind = Action::Kind::kArm, .slot = process.slot, .timer = Timer::kParked});
+  }
+}
+
+void Membership::OnParkedTooLong(const SlotName& slot) {
+  for (const auto& [number, process] : processes_) {
+    const bool is_parked = process.was_member && !IsMember(process) && process.state == State::kRunning;
+    if (process.slot == slot && is_parked) Do({.kind = Action::Kind::kKill, .process = number});
   }
 }
 
@@ -291,6 +315,12 @@ bool Membership::CanForm() const { return Ready() >= (draining_ ? 1 : rules_.min
 bool Membership::IsActive(const SlotName& slot) const {
   return std::ranges::any_of(hosts_,
                              [&](const Host& host) { return host.name == slot.host && slot.index < host.slots; });
+}
+
+int Membership::Slots() const {
+  int slots = 0;
+  for (const Host& host : hosts_) slots += host.slots;
+  return slots;
 }
 
 int Membership::Live() const {

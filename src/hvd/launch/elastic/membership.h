@@ -38,6 +38,7 @@ enum class Timer {
   kStart,    // the first view waits for all processes no longer
   kLate,     // members that are not ready are left behind
   kElastic,  // a job with too few ranks ends
+  kParked,   // a process that was left behind, in a slot, is not waited for any more
   kRespawn,  // of a slot
 };
 
@@ -94,6 +95,7 @@ struct Action {
   enum class Kind {
     kSpawn,   // start a process in a slot
     kEnd,     // ask a process to end
+    kKill,    // end a process that does not come back
     kView,    // give all members the view
     kLeave,   // answer a process that the job needs it no more
     kNews,    // have the members leave the generation at their next commit
@@ -128,6 +130,8 @@ class Membership {
   std::vector<int> Awaited() const;
   // Processes that are ready.
   int Ready() const;
+  // Slots of all hosts.
+  int Slots() const;
   // The whole state as text, for tests that explore states.
   std::string Key() const;
 
@@ -148,12 +152,15 @@ class Membership {
   };
 
   void OnHosts(const std::vector<Host>& hosts);
+  // Before the first view: waits for slots if there are too few, otherwise for processes.
+  void AwaitSlots(bool first, bool lacked);
   void OnReady(const Event& event);
   void OnCommitted(const Event& event);
   void OnDone(int process);
   void OnEnded(const Event& event);
   void OnFired(const Event& event);
   void OnLate();
+  void OnParkedTooLong(const SlotName& slot);
 
   // What follows from the new state.
   void Advance();
