@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of horovod.jax.elastic."""
 
+import os
+from unittest import mock
+
 import pytest
 import ranks
 
@@ -39,7 +42,7 @@ def test_trees_go_through_a_change_also_if_the_program_donates_them():
                 losses=[],
                 step=hvd.rank(),
             )
-            with changing_job.ChangingJob() as job:
+            with changing_job.ChangingJob() as job, mock.patch.dict(os.environ, HOROVOD_ELASTIC_VERIFY="1"):
 
                 @job.run
                 def train(state):

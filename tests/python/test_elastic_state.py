@@ -2,14 +2,16 @@
 """States, commits and the loop of horovod.common.elastic, without and with changes of the job."""
 
 import gc
+import os
 import types
+from unittest import mock
 
 import changing_job
 import horovod.numpy as hvd
 import numpy as np
 import pytest
 from horovod.common import basics, elastic, process_sets, schema, starting
-from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common.exceptions import HorovodInternalError, HorovodSyncError, HostsUpdatedInterrupt
 from ranks import in_one_start
 
 
@@ -349,6 +351,17 @@ def test_one_rank_that_knows_of_new_hosts_is_enough():
 
     train(state)
     assert entered == [0, 1]
+
+
+@in_one_start(2, preloaded="numpy")
+def test_a_commit_of_other_values_is_told():
+    weights = np.zeros(3)
+    state = hvd.elastic.NumpyState({"weights": weights}, step=0)
+    with mock.patch.dict(os.environ, {"HOROVOD_ELASTIC_VERIFY": "1"}):
+        state.commit()
+        weights[1] = hvd.rank()
+        with pytest.raises(HorovodSyncError, match=r"variable 'weights' .* differs between the ranks: one value is 0"):
+            state.commit()
 
 
 @in_one_start(2, preloaded="numpy")

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """States and callbacks of horovod.tensorflow.elastic, horovod.tensorflow.keras.elastic and horovod.keras.elastic."""
 
+import os
 import random
+from unittest import mock
 
 import changing_job
 import numpy as np
@@ -237,7 +239,7 @@ def test_all_ranks_train_alike_through_a_change():
     for hvd in (horovod.tensorflow.keras, horovod.keras):
         model, features, targets = model_and_data(keras)
         model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.05)), "mse")
-        with changing_job.ChangingJob() as job:
+        with changing_job.ChangingJob() as job, mock.patch.dict(os.environ, HOROVOD_ELASTIC_VERIFY="1"):
             state = hvd.elastic.KerasState(model, batch=0, epoch=0)
             callbacks = [
                 hvd.elastic.CommitStateCallback(state),

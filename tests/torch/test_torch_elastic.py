@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state and the sampler of horovod.torch.elastic."""
 
+import os
+from unittest import mock
+
 import changing_job
 import pytest
 import ranks
@@ -85,7 +88,7 @@ def test_a_wrapped_model_goes_through_a_change_in_mid_backward():
     results = []
     for fails in (False, True):
         torch.manual_seed(hvd.rank())
-        with changing_job.ChangingJob() as job:
+        with changing_job.ChangingJob() as job, mock.patch.dict(os.environ, HOROVOD_ELASTIC_VERIFY="1"):
             model = hvd.wrap(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)))
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
             state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0)

@@ -24,7 +24,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from horovod.common import abi, elastic_resets, membership, request
+from horovod.common import abi, elastic_resets, elastic_verify, membership, request
 from horovod.common.arguments import show
 from horovod.common.basics import HorovodBasics
 from horovod.common.elastic_resets import collector
@@ -118,6 +118,7 @@ class State:
         changed, only_removed = self._news()
         changed = _agree_on_change(changed, self._number)
         membership.committed()
+        self._verify()
         collector.resume()
         if changed:
             self._at_commit = True
@@ -155,6 +156,15 @@ class State:
         """Take the state back to that commit. Returns whether this rank held it; otherwise rank 0's state counts."""
         self.restore()
         return False
+
+    def _verify(self) -> None:
+        """With HOROVOD_ELASTIC_VERIFY=1, raise HorovodSyncError unless all ranks have kept the same bits."""
+        if elastic_verify.enabled():
+            elastic_verify.check(self._kept_arrays())
+
+    def _kept_arrays(self) -> Any:
+        """Return the arrays of the newest commit that all ranks must have in common, in dicts and lists."""
+        return ()
 
 
 def _agree_on_change(changed: bool, number: int) -> bool:
@@ -217,6 +227,13 @@ class KeepingState(State):
         else:
             spare = self._commits.pop()[-1] if len(self._commits) == 2 else None
         self._commits.insert(0, (self._number, self._size, self._capture(spare)))
+
+    def _arrays_of(self, kept: Any) -> Any:
+        """Return the arrays in what `_capture` returned that all ranks must have in common, in dicts and lists."""
+        return ()
+
+    def _kept_arrays(self) -> Any:
+        return self._arrays_of(self._commits[0][2]) if self._commits and _is_own(self) else ()
 
     def restore(self) -> None:
         """Take the state back to the newest commit."""
@@ -395,6 +412,7 @@ def _align(state: State, is_aligned: bool) -> None:
     if not is_aligned or view is None:
         state.sync()
     membership.report_commit(state._number)
+    state._verify()
 
 
 def _reform() -> None:

@@ -93,6 +93,13 @@ class JaxState(ObjectState):
             kept[name] = jax.tree_util.tree_map(self._copied, value)
         return kept
 
+    def _arrays_of(self, kept: Any) -> Any:
+        trees = {name: jax.tree_util.tree_flatten_with_path(value)[0] for name, value in kept.items()}
+        return {
+            name: {jax.tree_util.keystr(path): _without_key(leaf) for path, leaf in leaves if _is_array(leaf)}
+            for name, leaves in trees.items()
+        }
+
     def _assign(self, kept: Any) -> None:
         self._set({name: jax.tree_util.tree_map(self._copied, value) for name, value in kept.items()})
 
@@ -104,6 +111,11 @@ class JaxState(ObjectState):
 
 def _leaves(tree: Any) -> list[Any]:
     return jax.tree_util.tree_leaves(tree)
+
+
+def _without_key(leaf: Any) -> Any:
+    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
 
 
 def _is_array(leaf: Any) -> bool:

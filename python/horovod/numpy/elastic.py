@@ -75,6 +75,9 @@ class NumpyState(ObjectState):
             np.copyto(kept[name], array)
         return super()._capture(None), kept
 
+    def _arrays_of(self, kept: Any) -> Any:
+        return kept[1]
+
     def _assign(self, kept: Any) -> None:
         objects, arrays = kept
         super()._assign(objects)

@@ -121,6 +121,10 @@ class VariablesState(ObjectState):
         variables = [*self._variables(), *self._own_variables()]
         return super()._capture(None), variables, self._access.read(variables) if variables else []
 
+    def _arrays_of(self, kept: Any) -> Any:
+        _, variables, values = kept
+        return [{path_of(one): value} for one, value in zip(variables[: len(self._variables())], values)]
+
     def _assign(self, kept: Any) -> None:
         objects, variables, values = kept
         super()._assign(objects)

@@ -27,6 +27,8 @@ constexpr Elsewhere kElsewhere[] = {
     {"HOROVOD_SPARK_START_TIMEOUT", "600", "Seconds that Spark has to start all tasks of `horovod.spark.run`."},
     {"HOROVOD_JOB_ID", "unset", "Name of the job. Set by launchers."},
     {"HOROVOD_ELASTIC", "unset", "1: the rank is part of an elastic job. Set by launchers."},
+    {"HOROVOD_ELASTIC_VERIFY", "0",
+     "1 compares the arrays of an elastic state among the ranks after each commit and each change."},
     {"HOROVOD_ELASTIC_ID", "unset", "Number of a process of an elastic job. Set by launchers."},
     {"HOROVOD_INIT_PROCESS", "unset", "Process that is the rank; its children are not. Set by `hvd.init()`."},
 };

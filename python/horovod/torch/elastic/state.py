@@ -221,6 +221,9 @@ class TorchState(ObjectState):
                 handler.save()
         return super()._capture(None), kept
 
+    def _arrays_of(self, kept: Any) -> Any:
+        return kept[1]
+
     def _assign(self, kept: Any) -> None:
         objects, values = kept
         super()._assign(objects)
