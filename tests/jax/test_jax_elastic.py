@@ -91,3 +91,9 @@ def test_a_rank_with_another_tree_is_told():
         return
     with pytest.raises(ValueError, match=r"params\['w'\]\", float32 \[4\], and .* \[3\], on rank 0"):
         state.sync()
+
+
+def test_the_example_survives_the_loss_of_rank_0():
+    import test_elastic_programs
+
+    assert test_elastic_programs.survives("jax/elastic_digits.py", 2) > 0.7
