@@ -60,6 +60,15 @@ def test_the_verdict_finds(place, change, expected):
     assert re.search(expected, problems[0])
 
 
+def test_the_verdict_knows_stopped_ranks_and_removed_slots():
+    stopped = "rank 1 (pid 11, localhost) did not respond, so it was killed; 1 rank goes on from commit 2, 5.02 s"
+    assert judge(diary(), {11: 19}, 4, stopped) == []
+    assert judge(diary(), {11: 9}, 4, stopped) == ["process 11 was killed by signal 9, but 19 is named"]
+    assert judge(diary(), {}, 4, "") == ["process 11 was not hurt and did not finish"]
+    assert judge(diary(), {}, 4, "", finishes=False) == []
+    assert judge(diary(), {}, 4, "rank 1 (pid 11, localhost) leaves, because its slot was removed; 1 rank") == []
+
+
 def test_the_verdict_finds_wrong_blame():
     assert judge(diary(), {11: 15}, 4, BLAME) == ["process 11 was killed by signal 15, but 9 is named"]
     assert judge(diary(), {11: 9}, 4, "") == ["process 11 was killed by signal 9, but None is named"]
@@ -69,8 +78,12 @@ def test_the_verdict_finds_wrong_blame():
 
 
 def test_a_job_survives_faults():
-    command = [sys.executable, "-m", "horovod.chaos", "--elastic", "--np", "3", "--faults", "6", "--seed", "4"]
+    kinds = "sigkill,sigsegv,sigstop,hang,hosts,launcher"
+    command = [sys.executable, "-m", "horovod.chaos", "--elastic", "--np", "3", "--faults", "6", "--only", kinds]
     result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.startswith("6 faults")
-    assert ", 0 problems" in result.stdout
+    faults, problems = re.match(r"(\d+) faults .*, (\d+) problems", result.stdout).groups()
+    assert int(faults) >= 7
+    assert int(problems) == 0
+    for kind in ("sigstop", "hang", "launcher"):
+        assert re.search(rf"^  {kind} +1 times, p50 \d+ ms, p99 \d+ ms", result.stdout, re.MULTILINE)

@@ -15,10 +15,12 @@ from typing import NoReturn
 # Before NumPy is loaded: its threads would not survive the forks, and do nothing here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from horovod.chaos import elastic, fleet, report, soak
+from horovod.chaos import elastic, elastic_faults, fleet, report, soak
 from horovod.chaos.plan import EVERY_KIND, KINDS, MOST_RANKS, TRANSPORTS, Options
 from horovod.chaos.runner import JobResult
 from horovod.common.library import load
+
+_ELASTIC_KINDS = tuple(kind for kind in elastic_faults.KINDS if kind not in EVERY_KIND)
 
 
 def _ranks(text: str) -> tuple[int, int]:
@@ -50,14 +52,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m horovod.chaos",
         description="Start jobs, hurt them, and check that survivors get errors in time and no result is wrong.",
-        epilog=f"faults:\n{report.describe_kinds()}\n\nexit status: 0 all well, 1 problems were found, 2 wrong usage",
+        epilog=f"faults:\n{report.describe_kinds()}\n\nfaults with --elastic:\n{elastic_faults.describe_kinds()}\n\n"
+        "exit status: 0 all well, 1 problems were found, 2 wrong usage",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--faults", type=_positive, metavar="N", help="stop after so many faults (default 200)")
     add("--seed", type=int, default=1, metavar="S", help="what happens follows from it (default 1)")
     add("--np", type=_ranks, default=(2, 4), metavar="A-B", help="ranks of a job (default 2-4)")
-    add("--only", type=_choice(tuple(EVERY_KIND)), metavar="KIND,...", help="only these faults")
+    add("--only", type=_choice((*EVERY_KIND, *_ELASTIC_KINDS)), metavar="KIND,...", help="only these faults")
     add("--extended", action="store_true", help="also faults of paths, disks, core files and descriptors; needs root")
     add(
         "--transport",
@@ -90,15 +93,18 @@ def main(arguments: list[str] | None = None) -> int:
             if getattr(chosen, name) not in (None, False) or (name == "job" and chosen.job == 0):
                 parser.error(f"argument --{name}: --soak is one job without faults; give either the one or the other")
     if chosen.elastic:
-        for name in ("soak", "only", "extended", "jobs", "job"):
+        for name in ("soak", "extended", "jobs", "job"):
             if getattr(chosen, name) not in (None, False) or (name == "job" and chosen.job == 0):
                 parser.error(f"argument --{name}: --elastic is one job of horovodrun; give either the one or the other")
     elif chosen.loop:
         parser.error("argument --loop: give --elastic, too")
+    known = elastic_faults.KINDS if chosen.elastic else EVERY_KIND
+    if unknown := [kind for kind in chosen.only or () if kind not in known]:
+        parser.error(f"argument --only: {unknown[0]} is {'none' if chosen.elastic else 'one'} of --elastic")
     chosen.faults, chosen.jobs, chosen.only = (
         chosen.faults or (20 if chosen.elastic else 200),
         chosen.jobs or 2,
-        chosen.only or tuple(EVERY_KIND if chosen.extended else KINDS),
+        chosen.only or (() if chosen.elastic else tuple(EVERY_KIND if chosen.extended else KINDS)),
     )
     if chosen.job is not None and chosen.job < 0:
         parser.error(f"argument --job: {chosen.job} is below 0")
@@ -155,7 +161,7 @@ def _show(result: JobResult, options: Options) -> None:
 
 
 def _elastic(chosen: argparse.Namespace) -> int:
-    found = elastic.ElasticJob(chosen.np[1], chosen.faults, chosen.seed, chosen.loop or "numpy").run()
+    found = elastic.ElasticJob(chosen.np[1], chosen.faults, chosen.seed, chosen.loop or "numpy", chosen.only).run()
     print(found.text())
     if found.problems:
         print(found.errors)

@@ -4,24 +4,25 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections import defaultdict
 from typing import Any
 
 Event = dict[str, Any]
 
 
-def judge(events: list[Event], hurt: dict[int, int], samples: int, errors: str) -> list[str]:
+def judge(events: list[Event], hurt: dict[int, int], samples: int, errors: str, finishes: bool = True) -> list[str]:
     """
     Return what was wrong.
 
     `hurt` are the processes that were hurt, with the signal; `samples` those of an epoch; `errors` what horovodrun
-    printed.
+    printed; `finishes`: the job was to reach its end.
     """
     return [
         *_unequal_weights(events),
         *_lost_commits(events),
         *_wrong_samples(events, samples),
-        *_lost_processes(events, hurt),
+        *(_lost_processes(events, hurt, errors) if finishes else []),
         *_blame(events, hurt, errors),
     ]
 
@@ -79,17 +80,18 @@ def _wrong_samples(events: list[Event], count: int) -> list[str]:
     return problems
 
 
-def _lost_processes(events: list[Event], hurt: dict[int, int]) -> list[str]:
-    """Find members that were not hurt and are no members at the end."""
+def _lost_processes(events: list[Event], hurt: dict[int, int], errors: str) -> list[str]:
+    """Find members that were not hurt, have kept their slots, and are no members at the end."""
     entered = {one["pid"] for one in events if one["event"] == "enter"}
     done = {one["pid"] for one in events if one["event"] == "done"}
-    return [f"process {pid} was not hurt and did not finish" for pid in sorted(entered - done - set(hurt))]
+    removed = {int(pid) for pid in re.findall(r"\(pid (\d+)[^)]*\) leaves, because its slot was removed", errors)}
+    return [f"process {pid} was not hurt and did not finish" for pid in sorted(entered - done - removed - set(hurt))]
 
 
 def _blame(events: list[Event], hurt: dict[int, int], errors: str) -> list[str]:
     """Find lost members that horovodrun did not name with their signal, and named ones that were not hurt."""
-    words = re.findall(r"\(pid (\d+)[^)]*\) was killed by signal (\d+)", errors)
-    named = {int(pid): int(number) for pid, number in words}
+    words = re.findall(r"\(pid (\d+)[^)]*\) (?:was killed by signal (\d+)|did not respond)", errors)
+    named = {int(pid): int(number or signal.SIGSTOP) for pid, number in words}
     entered = {one["pid"] for one in events if one["event"] == "enter"}
     problems = [f"process {pid} is blamed, but was not hurt" for pid in sorted(set(named) - set(hurt))]
     for pid in sorted(entered & set(hurt)):

@@ -38,6 +38,14 @@ class Diary:
         line = {"event": event, "pid": os.getpid(), "time": time.monotonic(), **where, **facts}
         os.write(self._file, json.dumps(line).encode() + b"\n")
 
+    def hang_if_asked(self) -> None:
+        """Hang in the program while the one who injects faults wants that."""
+        gate = self._folder / f"hang-{os.getpid()}"
+        if gate.exists():
+            self.write("hang")
+            while gate.exists():
+                time.sleep(0.01)
+
     def may_finish(self) -> bool:
         """Whether enough faults have happened."""
         return (self._folder / "finish").exists()
@@ -110,7 +118,27 @@ def with_tape() -> tuple[Any, Callable, Callable]:
     return state, step, lambda: [np.asarray(variable) for variable in [*model.variables, *optimizer.variables]]
 
 
-LOOPS = {"numpy": with_numpy, "torch": with_torch, "tape": with_tape}
+def with_jax() -> tuple[Any, Callable, Callable]:
+    """Return the same for JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    import horovod.jax as hvd
+
+    state = hvd.elastic.JaxState(params=jnp.zeros(FEATURES), **_progress(hvd))
+
+    @jax.jit
+    def gradient_of(params: Any, inputs: Any) -> Any:
+        return jax.grad(lambda params: jnp.mean((inputs @ params - 1.0) ** 2))(params)
+
+    def step(samples: list[int]) -> None:
+        gradient = gradient_of(state.params, jnp.asarray(inputs_of(samples)))
+        state.params = state.params - 0.1 * hvd.allreduce(gradient, name="gradient")
+
+    return state, step, lambda: [np.asarray(state.params)]
+
+
+LOOPS = {"numpy": with_numpy, "torch": with_torch, "jax": with_jax, "tape": with_tape}
 
 
 def _progress(hvd: Any) -> dict[str, Any]:
@@ -138,8 +166,10 @@ def train(diary: Diary, loop: str, pause_s: float) -> None:
             rest = list(sampler)
             for first in range(0, len(rest), BATCH):
                 samples = rest[first : first + BATCH]
+                diary.hang_if_asked()
                 diary.write("step", number=state._number + 1, epoch=sampler.epoch, samples=samples)
                 step(samples)
+                diary.write("stepped")
                 time.sleep(pause_s)
                 sampler.record_batch(first, BATCH)
                 if sampler.processed_num == _samples:
@@ -160,6 +190,7 @@ def train_keras(diary: Diary, pause_s: float) -> None:
 
     class State(hvd.elastic.KerasState):
         def commit(self) -> None:
+            diary.write("stepped")
             super().commit()
             diary.write("commit", number=self._number, digest=digest())
 
@@ -170,6 +201,7 @@ def train_keras(diary: Diary, pause_s: float) -> None:
             return super().train_step((inputs, tf.ones_like(inputs[:, :1])))
 
     def note(samples: np.ndarray) -> None:
+        diary.hang_if_asked()
         diary.write("step", number=state._number + 1, epoch=state.epoch, samples=samples.tolist())
         time.sleep(pause_s)
 
