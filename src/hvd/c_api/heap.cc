@@ -2,6 +2,7 @@
 // Gives this process's arena to the preloaded libhvd_heap.so, if there is one, as soon as this library is loaded.
 #include <dlfcn.h>
 
+#include "hvd/base/config.h"
 #include "hvd/engine/memory.h"
 #include "hvd/heap/source.h"
 
@@ -24,6 +25,10 @@ __attribute__((constructor)) void AttachHeap() {
       .release = [](void* block) { Arena::Process().Release(block); },
   };
   const Arena& arena = Arena::Process();
+  // A variable that is wrong is reported by hvd_init, which sets the limit again.
+  if (const auto config = hvd::ConfigFromEnvironment()) {
+    hvd::engine::LimitArena(config->arena_bytes, config->local_size);
+  }
   source.begin = reinterpret_cast<const char*>(arena.base());
   source.bytes = arena.capacity();
   if (arena.shareable()) attach(&source);

@@ -17,6 +17,7 @@
 #include "hvd/c_api/argument_check.h"
 #include "hvd/c_api/context.h"
 #include "hvd/engine/bootstrap/bootstrap.h"
+#include "hvd/engine/memory.h"
 #include "hvd/mpi/session.h"
 
 namespace {
@@ -142,9 +143,6 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
   if (config.rank == 0) WarnOfVariables();
   const bool meets = config.size > 1;  // a rank alone meets nobody, and must not get ahead of the others' count
   if (meets && options.generation < 0 && config.generation == 0) config.generation = NextGeneration(config);
-  // Always: the last init may have set another limit.
-  auto& arena = hvd::transport::shm::Arena::Process();
-  arena.SetBudget(config.arena_bytes >= 0 ? static_cast<uint64_t>(config.arena_bytes) : arena.capacity());
   hvd::engine::bootstrap::BootstrapOptions boot;
   boot.config = config;
   boot.method = method;
@@ -153,6 +151,8 @@ Result<std::unique_ptr<hvd::engine::Engine>> MakeEngine(const hvd_init_options& 
   boot.crash_signals = (options.flags & HVD_INIT_NO_SIGNAL_HANDLERS) == 0;
   boot.handlers_are_fatal = (options.flags & HVD_INIT_HANDLERS_ARE_FATAL) != 0;
   HVD_ASSIGN_OR_RETURN(hvd::engine::World world, hvd::engine::bootstrap::Bootstrap(boot));
+  // Always: the last init may have set another limit.
+  hvd::engine::LimitArena(config.arena_bytes, world.layout.local_size);
   return hvd::engine::Engine::Create(std::move(world),
                                      {.config = config,
                                       .process_sets = boot.process_sets,

@@ -37,8 +37,8 @@ class FastPath::Pins {
     if (view.output != view.input && arena.Pin(view.output, view.output_bytes) >= 0) output_ = view.output;
   }
   ~Pins() {
-    if (input_ != nullptr) transport::shm::Arena::Process().Release(input_);
-    if (output_ != nullptr) transport::shm::Arena::Process().Release(output_);
+    if (input_ != nullptr) transport::shm::Arena::Process().Unpin(input_);
+    if (output_ != nullptr) transport::shm::Arena::Process().Unpin(output_);
   }
   Pins(const Pins&) = delete;
   Pins& operator=(const Pins&) = delete;

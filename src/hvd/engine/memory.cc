@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/engine/memory.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 namespace hvd::engine {
+
+void LimitArena(int64_t bytes, int local_size) {
+  auto& arena = transport::shm::Arena::Process();
+  const auto ranks = static_cast<uint64_t>(std::max(local_size, 1));
+  arena.SetBudget(bytes >= 0 ? static_cast<uint64_t>(bytes) : arena.capacity() / ranks);
+}
 
 Result<std::byte*> AllocateShared(size_t bytes) {
   return transport::shm::Arena::Process().Allocate(bytes > 0 ? bytes : 1);

@@ -26,6 +26,8 @@ class ArenaMemory final : public comm::builtin::StagingSource {
   transport::shm::Arena* arena_;
 };
 
+// Limits the arena to so many bytes; negative: to this rank's part of what the ranks of its host may have together.
+void LimitArena(int64_t bytes, int local_size);
 // Memory of hvd_alloc: of the arena. The error says whether it is full or this is a forked child.
 Result<std::byte*> AllocateShared(size_t bytes);
 // Memory of outputs that the engine owns: of the arena, or plain where that is exhausted. nullptr: there is none.

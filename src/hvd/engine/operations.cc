@@ -83,8 +83,8 @@ void Operations::PinBuffers(Operation* op) {
 
 void Operations::UnpinBuffers(Operation* op) {
   pending_.fetch_sub(1, std::memory_order_relaxed);
-  if (op->pinned_input) transport::shm::Arena::Process().Release(op->input);
-  if (op->pinned_output) transport::shm::Arena::Process().Release(op->output);
+  if (op->pinned_input) transport::shm::Arena::Process().Unpin(op->input);
+  if (op->pinned_output) transport::shm::Arena::Process().Unpin(op->output);
 }
 
 void Operations::Abandon(Operation* op) {

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,43 @@ API void hvd_heap_attach(const struct hvd_heap_source* from) {
     return;
   }
   atomic_store_explicit(&source, from, memory_order_release);
+}
+
+static struct {
+  void (*prepare)(void);
+  void (*parent)(void);
+  void (*child)(void);
+} fork_handlers;
+static atomic_int has_fork_handlers;
+static __thread int prepared __attribute__((tls_model("initial-exec"))); /* the fork began with handlers */
+
+static void PrepareFork(void) {
+  prepared = atomic_load_explicit(&has_fork_handlers, memory_order_acquire);
+  if (prepared) fork_handlers.prepare();
+}
+
+static void EndForkInParent(void) {
+  if (prepared) fork_handlers.parent();
+}
+
+static void EndForkInChild(void) {
+  if (prepared) fork_handlers.child();
+}
+
+__attribute__((constructor)) static void RegisterFork(void) {
+  /* Makes the other allocator register its handlers first. A thread that has hvd's locks may want the allocator's, so
+   * a fork must take them in that order, too: the last that is registered is the first that prepares. */
+  free(malloc(1));
+  pthread_atfork(PrepareFork, EndForkInParent, EndForkInChild);
+}
+
+/* Called by libhvd.so when it is loaded. */
+API int hvd_heap_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+  fork_handlers.prepare = prepare;
+  fork_handlers.parent = parent;
+  fork_handlers.child = child;
+  atomic_store_explicit(&has_fork_handlers, 1, memory_order_release);
+  return 0;
 }
 
 API void* malloc(size_t bytes) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 /* Between libhvd.so, which has an arena, and libhvd_heap.so, which takes large blocks of malloc from it. Both come from
- * one build. When libhvd.so is loaded it looks for hvd_heap_attach, which is there only in a preloaded process.
+ * one build. When libhvd.so is loaded it looks for hvd_heap_attach and hvd_heap_at_fork, which are there only in a
+ * preloaded process.
  *
  * Thread safety: all functions may run on any thread. Lifetime: the source lives until the process ends. */
 #include <stddef.h>
@@ -17,3 +18,7 @@ struct hvd_heap_source {
 };
 
 typedef void (*hvd_heap_attach_fn)(const struct hvd_heap_source* source);
+
+/* As pthread_atfork, whose signature it has, but as if called when the process started: `prepare` runs after the
+ * handlers of libraries that were loaded later, `parent` and `child` before them. Call it once. */
+typedef int (*hvd_heap_at_fork_fn)(void (*prepare)(void), void (*parent)(void), void (*child)(void));

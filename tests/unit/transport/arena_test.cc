@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -41,6 +42,19 @@ int InChild(const std::function<int()>& body) {
   ::waitpid(child, &status, 0);
   return status;
 }
+
+// Handlers of another library, registered before those of the arena: this runs before the first descriptor is made.
+std::function<void()> g_in_fork;
+const int g_registered = ::pthread_atfork(
+    [] {
+      if (g_in_fork) g_in_fork();
+    },
+    [] {
+      if (g_in_fork) g_in_fork();
+    },
+    [] {
+      if (g_in_fork) g_in_fork();
+    });
 
 TEST(Arena, ExtentsAreZeroedAndAligned) {
   Arena arena({.capacity = 256 * kMiB});
@@ -119,11 +133,13 @@ TEST(Arena, AnOperationInFlightKeepsTheExtent) {
   ASSERT_TRUE(extent);
   (*extent)[kMiB] = std::byte{42};
   EXPECT_GE(arena.Pin(*extent + kMiB, 100), 0);
-  EXPECT_TRUE(arena.AddRef(*extent + 5));
+  EXPECT_GE(arena.Pin(*extent + 5, 1), 0);
   EXPECT_TRUE(arena.Release(*extent));
-  EXPECT_TRUE(arena.Release(*extent + 5));
+  arena.Unpin(*extent + 5);
   EXPECT_EQ((*extent)[kMiB], std::byte{42});
-  EXPECT_TRUE(arena.Release(*extent + kMiB));
+  EXPECT_FALSE(arena.Release(*extent)) << "the owner has released it, and the operation's pin is not the owner's";
+  EXPECT_EQ(arena.extents(), 1u);
+  arena.Unpin(*extent + kMiB);
   EXPECT_EQ(arena.extents(), 0u);
 }
 
@@ -344,7 +360,9 @@ TEST(Arena, PinnedBlocksAreNotRecycled) {
   EXPECT_GE(arena.Pin(block + 100, 1000), 0);
   EXPECT_TRUE(arena.Release(block));
   EXPECT_NE(arena.AllocateBlock(kMiB).data, block);
-  EXPECT_TRUE(arena.Release(block + 100));
+  EXPECT_FALSE(arena.Release(block));
+  EXPECT_NE(arena.AllocateBlock(kMiB).data, block);
+  arena.Unpin(block + 100);
   EXPECT_EQ(arena.AllocateBlock(kMiB).data, block);
 }
 
@@ -399,6 +417,116 @@ TEST(Arena, AForkedChildHasCopiesOfBlocks) {
   EXPECT_TRUE(AllEqual(block, kMiB, std::byte{5}));
   for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(fd);
   EXPECT_TRUE(arena.Release(block));
+}
+
+TEST(Arena, ManyFreeBlocksAreNoObstacle) {
+  Arena arena({.capacity = 256 * kMiB});
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 1000; ++i) blocks.push_back(arena.AllocateBlock(Arena::kLeastBlock).data);
+  for (std::byte* block : blocks) EXPECT_TRUE(arena.Release(block));
+  EXPECT_GE(arena.committed(), 1000 * Arena::kLeastBlock);
+  EXPECT_TRUE(arena.Allocate(250 * kMiB));
+}
+
+// What a child with copies finds wrong: 0, nothing.
+int CheckCopies(const std::vector<std::byte*>& blocks, size_t bytes) {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (!AllEqual(blocks[i], bytes, static_cast<std::byte>(i))) return 1;
+    std::memset(blocks[i], 0xff, bytes);
+  }
+  return 0;
+}
+
+TEST(Arena, ManyBlocksTakeFewMappingsInAForkedChild) {
+  Arena arena({.capacity = 256 * kMiB});
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 1000; ++i) blocks.push_back(arena.AllocateBlock(Arena::kLeastBlock).data);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_TRUE(arena.Release(blocks[i]));  // every other one stays
+    blocks.erase(blocks.begin() + static_cast<ptrdiff_t>(i));
+    std::memset(blocks[i], static_cast<int>(i), Arena::kLeastBlock);
+  }
+  EXPECT_EQ(InChild([&] {
+              std::ifstream maps("/proc/self/maps");
+              const auto begin = reinterpret_cast<uintptr_t>(arena.base());
+              int mappings = 0;
+              for (std::string line; std::getline(maps, line);) {
+                mappings += std::stoull(line, nullptr, 16) - begin < arena.capacity();
+              }
+              return mappings > 8 ? 2 : CheckCopies(blocks, Arena::kLeastBlock);
+            }),
+            0);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_TRUE(AllEqual(blocks[i], Arena::kLeastBlock, static_cast<std::byte>(i)));
+  }
+}
+
+TEST(Arena, AForkWithoutDescriptorsWaitsForTheCopies) {
+  EXPECT_EQ(InChild([] {
+              Arena arena({.capacity = 256 * kMiB});
+              constexpr size_t kBytes = 16 * kMiB;
+              const std::vector<std::byte*> blocks(1, arena.AllocateBlock(kBytes).data);
+              std::memset(blocks[0], 0, kBytes);
+              const rlimit limit{3, 3};
+              ::setrlimit(RLIMIT_NOFILE, &limit);
+              const pid_t child = ::fork();
+              if (child == 0) ::_exit(CheckCopies(blocks, kBytes));
+              std::memset(blocks[0], 7, kBytes);
+              int status = 0;
+              ::waitpid(child, &status, 0);
+              return status == 0 ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(Arena, AHandlerOfAnotherLibraryMayAllocateInsideFork) {
+  Arena arena({.capacity = 64 * kMiB});
+  ASSERT_EQ(g_registered, 0);
+  std::byte* const block = arena.AllocateBlock(kMiB).data;
+  std::byte* freed = arena.AllocateBlock(kMiB).data;
+  std::memset(block, 1, kMiB);
+  std::memset(freed, 2, kMiB);
+  g_in_fork = [&] {
+    if (arena.AllocateBlock(kMiB).data != nullptr) std::abort();  // would be the parent's, too
+    if (freed != nullptr) arena.Release(std::exchange(freed, nullptr));
+  };
+  EXPECT_EQ(InChild([&] {
+              ::alarm(10);
+              std::memset(block, 3, kMiB);
+              return 0;
+            }),
+            0);
+  g_in_fork = nullptr;
+  EXPECT_TRUE(AllEqual(block, kMiB, std::byte{1}));
+  EXPECT_NE(arena.AllocateBlock(kMiB).data, nullptr);
+}
+
+// A block that another thread frees while a child makes its copies is not used anew before the child has them.
+TEST(Arena, ForksWhileOthersRecycleBlocks) {
+  Arena arena({.capacity = 256 * kMiB});
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 16; ++i) {
+    blocks.push_back(arena.AllocateBlock(kMiB).data);
+    std::memset(blocks.back(), i, kMiB);
+  }
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop.load()) {
+      const auto block = arena.AllocateBlock(kMiB);
+      std::memset(block.data, 0xee, kMiB);
+      arena.Release(block.data);
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(InChild([&] {
+                ::alarm(10);
+                return CheckCopies(blocks, kMiB);
+              }),
+              0);
+  }
+  stop.store(true);
+  busy.join();
+  for (std::byte* block : blocks) EXPECT_TRUE(arena.Release(block));
 }
 
 }  // namespace

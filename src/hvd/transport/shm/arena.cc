@@ -25,8 +25,7 @@ constexpr uint64_t kHugePiece = 64 << 20;
 // For a piece; a virtual machine whose host has yet to find the memory takes 0.2 s for pages of any size.
 constexpr auto kHugePatience = std::chrono::seconds(1);
 
-// As in the kernel's headers; not all C libraries have them.
-constexpr int kPopulateWrite = 23;
+// As in the kernel's headers; not all C libraries have it.
 constexpr int kCollapse = 25;
 
 uint64_t HalfOfMemory() {
@@ -176,17 +175,15 @@ bool Arena::Cache(uint64_t offset, uint64_t bytes) {
 
 void Arena::FlushCache() {
   std::map<uint64_t, std::vector<uint64_t>> cached;
-  std::vector<FreeBlocks::value_type> blocks;
   {
     const std::lock_guard lock(mutex_);
     cached.swap(cached_);
     cached_bytes_ = 0;
-    blocks = TakeOld(Time::max());
   }
   for (const auto& [bytes, offsets] : cached) {
     for (const uint64_t offset : offsets) GiveSpan(offset, bytes);
   }
-  for (const auto& [bytes, block] : blocks) GiveSpan(block.offset, bytes);
+  GiveOld(Time::max());
 }
 
 std::optional<uint64_t> Arena::TakeBlock(int size_class) {
@@ -224,7 +221,7 @@ Result<std::byte*> Arena::AllocateSmall(size_t bytes) {
         lock.unlock();
         std::memset(map_.data() + *offset, 0, block);
         lock.lock();
-        extents_.emplace(*offset, Extent{block, 1, static_cast<uint8_t>(size_class)});
+        extents_.emplace(*offset, Extent{block, static_cast<uint8_t>(size_class)});
         return map_.data() + *offset;
       }
     }
@@ -242,12 +239,12 @@ Result<std::byte*> Arena::AllocateSpan(size_t bytes) {
   const uint64_t rounded = RoundUp(bytes < kPunch ? ClassBytes(ClassOf(bytes)) : bytes, align);
   HVD_ASSIGN_OR_RETURN(const uint64_t offset, TakeSpan(rounded, align));
   const std::lock_guard lock(mutex_);
-  extents_.emplace(offset, Extent{rounded, 1, kNoClass});
+  extents_.emplace(offset, Extent{rounded, kNoClass});
   return map_.data() + offset;
 }
 
 Result<std::byte*> Arena::Allocate(size_t bytes) {
-  if (inherited()) {
+  if (inherited() || InFork()) {
     return Fail(Code::kFailedPrecondition, "this is a forked child: it cannot take memory from its parent's arena");
   }
   if (bytes > capacity()) {
@@ -278,39 +275,51 @@ int64_t Arena::Pin(const void* ptr, size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = Find(ptr, bytes);
   if (found == extents_.end() || (found->second.block && inherited())) return -1;
-  ++found->second.references;
+  ++found->second.pins;
   return static_cast<const std::byte*>(ptr) - map_.data();
 }
 
-bool Arena::AddRef(const void* ptr) { return Pin(ptr, 0) >= 0; }
+void Arena::Unpin(const void* ptr) {
+  std::unique_lock lock(mutex_);
+  const auto found = Find(ptr, 0);
+  if (--found->second.pins > 0 || !found->second.released) return;
+  const auto [offset, extent] = *found;
+  extents_.erase(found);
+  Recycle(offset, extent, std::move(lock));
+}
 
 bool Arena::Release(const void* ptr) {
   if (Outside(ptr)) return false;
-  uint64_t offset = 0;
-  Extent extent{};
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = Find(ptr, 0);
-    if (found == extents_.end()) return false;
-    if (--found->second.references > 0) return true;
-    offset = found->first;
-    extent = found->second;
-    extents_.erase(found);
-    if (inherited()) {
-      if (extent.block) ::madvise(map_.data() + offset, extent.bytes, MADV_DONTNEED);
-      return true;
-    }
-    if (extent.block) {
-      if (KeepBlock(offset, extent.bytes)) return true;
-      block_bytes_ -= extent.bytes;
-    } else if (extent.size_class != kNoClass) {
-      if (!GiveBlock(offset, &offset)) return true;
-      extent.bytes = kSlab;
-    }
-    if (!extent.block && Cache(offset, extent.bytes)) return true;
-  }
-  GiveSpan(offset, extent.bytes);
+  std::unique_lock lock(mutex_);
+  const auto found = Find(ptr, 0);
+  if (found == extents_.end() || found->second.released) return false;
+  found->second.released = true;
+  if (found->second.pins > 0) return true;
+  const auto [offset, extent] = *found;
+  extents_.erase(found);
+  Recycle(offset, extent, std::move(lock));
   return true;
+}
+
+void Arena::Recycle(uint64_t offset, Extent extent, std::unique_lock<ForkMutex> lock) {
+  if (inherited()) {
+    if (extent.block) ::madvise(map_.data() + offset, extent.bytes, MADV_DONTNEED);
+    return;
+  }
+  if (extent.block && forks_ > 0) {
+    held_.emplace(extent.bytes, FreeBlock{offset, {}});
+    return;
+  }
+  if (extent.block) {
+    if (KeepBlock(offset, extent.bytes)) return;
+    block_bytes_ -= extent.bytes;
+  } else if (extent.size_class != kNoClass) {
+    if (!GiveBlock(offset, &offset)) return;
+    extent.bytes = kSlab;
+  }
+  if (!extent.block && Cache(offset, extent.bytes)) return;
+  lock.unlock();
+  GiveSpan(offset, extent.bytes);
 }
 
 size_t Arena::extents() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Memory that local peers can map: one sparse memfd per process, handed out in reference-counted *extents*.
+// Memory that local peers can map: one sparse memfd per process, handed out in *extents*.
 //
 // An extent is committed before it is handed out, so touching it cannot end in SIGBUS; it is zeroed; it starts at a
 // multiple of 64 bytes (of a page from 64 KiB, of 2 MiB from 4 MiB). Below 1 MiB sizes are rounded up to one of four
@@ -11,9 +11,10 @@
 //
 // A *block* is an extent for memory that a program uses as any other: results of operations, and blocks of a heap. It
 // is not zeroed if it was used before, because what is freed serves the next block of about the same size. Free blocks
-// are bounded, and go back to the system after some seconds. A forked child gets private copies of all blocks.
+// are bounded, and go back to the system after some seconds. A forked child gets private copies of all blocks. While it
+// makes them, blocks that are freed stay where they are.
 //
-// Thread safety: everything. In a forked child Contains, AddRef and Release work, but Contains knows no blocks;
+// Thread safety: everything. In a forked child Contains, Pin and Release work, but Contains knows no blocks;
 // Allocate and AllocateBlock fail, and nothing but copies is ever given back to the system: the memory is still the
 // parent's. Lifetime: the process's arena lives until the process ends, longer than any engine.
 
@@ -51,7 +52,7 @@ class Arena : private ForkCopy {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // A new extent with one reference. kResourceExhausted: over the budget, or the machine has no memory.
+  // A new extent. kResourceExhausted: over the budget, or the machine has no memory.
   Result<std::byte*> Allocate(size_t bytes);
   struct Block {
     std::byte* data = nullptr;  // null: over the limit for blocks, or the machine has no memory
@@ -65,13 +66,15 @@ class Arena : private ForkCopy {
   // Gives blocks back to the system that have been free for a while.
   void Trim();
 
-  // One reference more or less for the extent that `ptr` points into. False if it points into none.
-  bool AddRef(const void* ptr);
+  // Ends the owner's use of the extent that `ptr` points into. False if it points into none, or into one that its owner
+  // released before.
   bool Release(const void* ptr);
   // The offset of [ptr, ptr + bytes) if it lies inside one extent, else -1. Two compares for memory outside the arena.
   int64_t Contains(const void* ptr, size_t bytes) const;
-  // Contains and AddRef in one: what an operation does with its buffers.
+  // As Contains. Inside one, the extent stays until Unpin, also when its owner releases it: what an operation does with
+  // its buffers.
   int64_t Pin(const void* ptr, size_t bytes);
+  void Unpin(const void* ptr);
 
   // This is a forked child, and the arena its parent's.
   bool inherited() const { return epoch_ != ForkEpoch(); }
@@ -89,9 +92,10 @@ class Arena : private ForkCopy {
  private:
   struct Extent {
     uint64_t bytes;
-    uint32_t references;
     uint8_t size_class;  // kNoClass for one with its own span
     bool block = false;
+    bool released = false;  // by its owner
+    uint32_t pins = 0;
   };
   struct FreeBlock {
     uint64_t offset;
@@ -118,14 +122,19 @@ class Arena : private ForkCopy {
   // With the lock. True: its slab is empty, and no slab any more; the span is the caller's.
   bool GiveBlock(uint64_t offset, uint64_t* slab);
   void FlushCache();
-  bool HasBlocks() const override { return !inherited() && block_bytes_ > 0; }
+  // Gives an extent that nobody uses any more to whoever may use it next.
+  void Recycle(uint64_t offset, Extent extent, std::unique_lock<ForkMutex> lock);
+  bool BeginFork() override;
   void CopyBlocks() override;
+  void EndFork() override;
   // With the lock: the most recently freed block of about this size, or none.
   std::optional<FreeBlocks::value_type> TakeFreeBlock(uint64_t bytes);
   // With the lock: keeps a block for the next taker. False: it shall be given back.
   bool KeepBlock(uint64_t offset, uint64_t bytes);
-  // With the lock: takes out the free blocks that have been so since before `when`.
+  // With the lock: takes out some of the free blocks that have been so since before `when`; empty: there are none.
   std::vector<FreeBlocks::value_type> TakeOld(Time when);
+  // Gives all of those back to the system.
+  void GiveOld(Time when);
   Status CommitRange(uint64_t offset, uint64_t bytes);
   // Huge pages for a part of the range, or all of it, where the kernel has them (from Linux 6.1 on it may give them to
   // shared files whatever it does by itself) and does not look for them for long. Quicker than small ones, too.
@@ -140,7 +149,7 @@ class Arena : private ForkCopy {
   std::atomic<uint64_t> budget_{0};
   std::atomic<uint64_t> committed_{0};
 
-  mutable std::mutex mutex_;
+  mutable ForkMutex mutex_;
   Extents extents_;
   Spans spans_{0};
   struct Slab {
@@ -156,6 +165,8 @@ class Arena : private ForkCopy {
   uint64_t free_block_bytes_ = 0;
   uint64_t block_bytes_ = 0;  // of all blocks, free ones included
   Time trim_at_{};
+  int forks_ = 0;    // whose children are making their copies
+  FreeBlocks held_;  // freed meanwhile
   ForkLock fork_lock_{mutex_, this};
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hvd/transport/shm/fork.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -10,6 +11,8 @@
 #include <cerrno>
 #include <utility>
 #include <vector>
+
+#include "hvd/heap/source.h"
 
 namespace hvd::transport::shm {
 namespace {
@@ -23,49 +26,65 @@ struct Known {
   ino_t inode = 0;
 };
 
+thread_local bool t_in_fork = false;
+
 // Never destroyed: forks may happen while the process exits.
 struct Registry {
   std::mutex mutex;
   std::vector<Known> closed_in_child;  // by descriptor number
-  struct Lock {
-    std::mutex* mutex;
-    ForkCopy* copy;
-  };
-  std::vector<Lock> locks;
+  std::vector<ForkLock::Lock> locks;
+  bool copies = false;       // the child makes some
   int copied[2] = {-1, -1};  // a pipe whose end tells the parent that the child has its copies, or has died
+  int spare[2] = {-1, -1};   // the same, for a fork when no descriptors are left
 };
 
 Registry& TheRegistry();
 
+void MakePipe(int (&ends)[2]) {
+  if (ends[0] < 0 && ::pipe2(ends, O_CLOEXEC) != 0) ends[0] = ends[1] = -1;
+}
+
 void Prepare() {
   Registry& registry = TheRegistry();
   registry.mutex.lock();
-  bool copies = false;
-  for (const Registry::Lock& lock : registry.locks) {
-    lock.mutex->lock();
-    copies = copies || (lock.copy != nullptr && lock.copy->HasBlocks());
+  registry.copies = false;
+  for (const ForkLock::Lock& lock : registry.locks) {
+    lock.Take();
+    if (lock.copy != nullptr && lock.copy->BeginFork()) registry.copies = true;
   }
-  if (copies && ::pipe2(registry.copied, O_CLOEXEC) != 0) registry.copied[0] = registry.copied[1] = -1;
+  t_in_fork = true;
+  if (!registry.copies) return;
+  MakePipe(registry.copied);
+  if (registry.copied[0] < 0) std::swap(registry.copied, registry.spare);
 }
 
-void Unlock() {
-  Registry& registry = TheRegistry();
-  for (auto lock = registry.locks.rbegin(); lock != registry.locks.rend(); ++lock) lock->mutex->unlock();
-  registry.mutex.unlock();
+void Unlock(Registry& registry) {
+  t_in_fork = false;
+  for (auto lock = registry.locks.rbegin(); lock != registry.locks.rend(); ++lock) lock->Free();
 }
 
-void ClosePipe(Registry& registry, int end) {
-  if (registry.copied[end] >= 0) ::close(std::exchange(registry.copied[end], -1));
+void EndFork(Registry& registry) {
+  if (!registry.copies) return;
+  for (const ForkLock::Lock& lock : registry.locks) {
+    if (lock.copy != nullptr) lock.copy->EndFork();
+  }
 }
 
-// A store of the parent must not reach the child's copies.
+void Close(int& fd) {
+  if (fd >= 0) ::close(std::exchange(fd, -1));
+}
+
+// What the thread that forks stores must not reach the child's copies. Other threads go on.
 void Parent() {
   Registry& registry = TheRegistry();
-  ClosePipe(registry, 1);
+  Unlock(registry);
+  Close(registry.copied[1]);
   char nothing = 0;
   while (registry.copied[0] >= 0 && ::read(registry.copied[0], &nothing, 1) < 0 && errno == EINTR) continue;
-  ClosePipe(registry, 0);
-  Unlock();
+  Close(registry.copied[0]);
+  if (registry.copies) MakePipe(registry.spare);
+  EndFork(registry);
+  registry.mutex.unlock();
 }
 
 void Child() {
@@ -78,24 +97,31 @@ void Child() {
     // A program that has closed what was ours may use the number for a file of its own.
     if (now.st_dev == known.device && now.st_ino == known.inode) ::close(static_cast<int>(fd));
   }
-  for (const Registry::Lock& lock : registry.locks) {
-    if (lock.copy != nullptr) lock.copy->CopyBlocks();
+  if (registry.copies) {
+    for (const ForkLock::Lock& lock : registry.locks) {
+      if (lock.copy != nullptr) lock.copy->CopyBlocks();
+    }
   }
-  ClosePipe(registry, 0);
-  ClosePipe(registry, 1);
-  Unlock();
+  // Children of this process copy nothing, so it needs no pipe.
+  for (int* fd : {&registry.copied[0], &registry.copied[1], &registry.spare[0], &registry.spare[1]}) Close(*fd);
+  EndFork(registry);
+  Unlock(registry);
+  registry.mutex.unlock();
 }
 
 Registry& TheRegistry() {
   static Registry* const registry = [] {
     auto* made = new Registry;
-    ::pthread_atfork(&Prepare, &Parent, &Child);
+    const auto first = reinterpret_cast<hvd_heap_at_fork_fn>(::dlsym(RTLD_DEFAULT, "hvd_heap_at_fork"));
+    (first != nullptr ? first : &::pthread_atfork)(&Prepare, &Parent, &Child);
     return made;
   }();
   return *registry;
 }
 
 }  // namespace
+
+bool InFork() { return t_in_fork; }
 
 unsigned ForkEpoch() { return g_epoch.load(std::memory_order_relaxed); }
 
@@ -130,16 +156,18 @@ void Fd::Close() {
   fd_ = -1;
 }
 
-ForkLock::ForkLock(std::mutex& mutex, ForkCopy* copy) : mutex_(mutex) {
+ForkLock::ForkLock(Lock lock) : lock_(lock) {
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
-  registry.locks.push_back({&mutex_, copy});
+  const std::lock_guard guard(registry.mutex);
+  registry.locks.push_back(lock_);
+  if (lock_.copy != nullptr) MakePipe(registry.spare);
 }
 
 ForkLock::~ForkLock() {
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
-  std::erase_if(registry.locks, [this](const Registry::Lock& lock) { return lock.mutex == &mutex_; });
+  const std::lock_guard guard(registry.mutex);
+  std::erase_if(registry.locks,
+                [this](const Lock& lock) { return lock.plain == lock_.plain && lock.passing == lock_.passing; });
 }
 
 }  // namespace hvd::transport::shm

@@ -14,6 +14,8 @@
 namespace hvd::transport::shm {
 
 inline constexpr size_t kHugePage = 2 << 20;
+// MADV_POPULATE_WRITE of the kernel's headers; not all C libraries have it.
+inline constexpr int kPopulateWrite = 23;
 
 uint64_t PageSize();
 
