@@ -186,6 +186,29 @@ def test_no_check_if_it_is_switched_off():
 
 
 @in_one_start(2)
+def test_a_function_that_reduces_from_its_second_trace_on():
+    """As elastic programs do: the first step makes the optimizer's variables, on each rank alone."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    kernel, optimizers = tf.Variable([1.0]), []
+
+    @tf.function
+    def step(reduces):
+        if not optimizers:
+            optimizers.append(tf.keras.optimizers.SGD(0.5, momentum=0.5))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(kernel) * (1.0 + hvd.rank() * reduces)
+        tape = hvd.DistributedGradientTape(tape) if reduces else tape
+        optimizers[0].apply_gradients([(tape.gradient(loss, kernel), kernel)])
+
+    step(False)
+    step(True)
+    # Gradients of 1 and 1.5: the momentum is half of the first.
+    assert kernel.numpy().tolist() == [1.0 - 0.5 - 0.25 - 0.75]
+
+
+@in_one_start(2)
 def test_a_function_that_one_rank_traces_again_counts_on():
     import horovod.tensorflow as hvd
     import tensorflow as tf

@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import os
 
 import numpy as np
 import pytest
@@ -53,6 +54,15 @@ def test_all_ranks_start_from_the_roots_state_once():
             model.set_weights([one + hvd.rank() for one in before])
             fit(keras, model, None, one_batch, **options)
             assert not same_bits_on_all_ranks(model.get_weights())  # once only
+            # A process that joins an elastic job brings a callback of its own.
+            if hvd.rank() == 0:
+                options["callbacks"] = [hvd.callbacks.BroadcastGlobalVariablesCallback(1)]
+            os.environ["HOROVOD_ELASTIC_ID"] = "joins"
+            try:
+                fit(keras, model, None, one_batch, **options)
+            finally:
+                del os.environ["HOROVOD_ELASTIC_ID"]
+            assert same_bits_on_all_ranks(model.get_weights())
 
 
 @with_each_keras("g8")

@@ -17,6 +17,7 @@ from horovod._keras.families import variables_of
 from horovod._keras.momentum import MomentumCorrection
 from horovod._keras.optimizer import is_exchanging
 from horovod._keras.schedules import BestModel, MetricAverage
+from horovod.common import membership
 from horovod.common.arguments import root_rank as checked_root
 from horovod.tensorflow.functions import broadcast_variables
 from horovod.tensorflow.local_variables import inner_variable, key_of
@@ -37,6 +38,11 @@ class BroadcastGlobalVariables:
         super().set_model(model)
         if is_exchanging(getattr(model, "optimizer", None)):
             xla.turn_off(model)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Broadcast again in an elastic job: processes that have joined it call `fit` for the first time."""
+        if membership.enabled():
+            self.broadcast_done = False
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Broadcast after the first batch."""

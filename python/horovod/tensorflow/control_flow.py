@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 
 def over(operations: Any) -> tf.Tensor:
@@ -30,6 +31,9 @@ def own_variable(shape: Any, dtype: tf.DType, name: str) -> tf.Variable:
     variables only.
     """
     with tf.init_scope():  # outside of a function that is being traced, where variables live on
+        if tf.executing_eagerly():
+            # By its class: tf.function refuses tf.Variable in all traces but the first.
+            return ResourceVariable(tf.zeros(shape, dtype), trainable=False, name=name)
         return tf.compat.v1.Variable(
             tf.zeros(shape, dtype),
             trainable=False,

@@ -10,7 +10,7 @@ from horovod._keras import callbacks as _impl
 
 class BroadcastGlobalVariablesCallback(_impl.BroadcastGlobalVariables, _keras.callbacks.Callback):
     """
-    Gives all ranks root_rank's model and optimizer at the end of the first batch, once.
+    Gives all ranks root_rank's model and optimizer at the end of the first batch, once; in elastic jobs once per `fit`.
 
     All ranks then go on from the same state, even if only root_rank has loaded a checkpoint. `local_variables` keep
     this rank's values, and so does what the optimizer keeps for them.
