@@ -2,6 +2,8 @@
 """The state of horovod.jax.elastic."""
 
 import os
+import subprocess
+import sys
 from unittest import mock
 
 import pytest
@@ -97,3 +99,12 @@ def test_the_example_survives_the_loss_of_rank_0():
     import test_elastic_programs
 
     assert test_elastic_programs.survives("jax/elastic_digits.py", 2) > 0.7
+
+
+def test_jobs_that_lose_ranks_go_on_with_programs_for_the_ranks_that_are_left():
+    """Gradients are gathered, so every change of the number of ranks needs another program."""
+    words = ["-m", "horovod.chaos", "--elastic", "--np", "3", "--faults", "3", "--loop", "jax", "--seed", "5"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 faults" in done.stdout
+    assert done.stdout.splitlines()[0].endswith("0 problems")

@@ -95,6 +95,27 @@ def with_torch() -> tuple[Any, Callable, Callable]:
     return state, step, lambda: [tensor.numpy() for tensor in model.state_dict().values()]
 
 
+def with_jax() -> tuple[Any, Callable, Callable]:
+    """Return the same for JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    import horovod.jax as hvd
+
+    state = hvd.elastic.JaxState(weights=jnp.zeros(FEATURES), **_progress(hvd))
+
+    @jax.jit
+    def next_weights(weights: Any, inputs: Any) -> Any:
+        gradient = jax.grad(lambda weights: ((inputs @ weights - 1.0) ** 2).mean())(weights)
+        # Not reduced but gathered: so the program holds the number of ranks, and another number needs another program.
+        return weights - 0.05 * hvd.allgather(gradient[None], name="gradients").mean(0)
+
+    def step(samples: list[int]) -> None:
+        state.weights = next_weights(state.weights, inputs_of(samples))
+
+    return state, step, lambda: [np.asarray(state.weights)]
+
+
 def with_tape() -> tuple[Any, Callable, Callable]:
     """Return the same for a tape of TensorFlow."""
     import tensorflow as tf
@@ -116,26 +137,6 @@ def with_tape() -> tuple[Any, Callable, Callable]:
         compute(tf.constant(inputs_of(samples)))
 
     return state, step, lambda: [np.asarray(variable) for variable in [*model.variables, *optimizer.variables]]
-
-
-def with_jax() -> tuple[Any, Callable, Callable]:
-    """Return the same for JAX."""
-    import jax
-    import jax.numpy as jnp
-
-    import horovod.jax as hvd
-
-    state = hvd.elastic.JaxState(params=jnp.zeros(FEATURES), **_progress(hvd))
-
-    @jax.jit
-    def gradient_of(params: Any, inputs: Any) -> Any:
-        return jax.grad(lambda params: jnp.mean((inputs @ params - 1.0) ** 2))(params)
-
-    def step(samples: list[int]) -> None:
-        gradient = gradient_of(state.params, jnp.asarray(inputs_of(samples)))
-        state.params = state.params - 0.1 * hvd.allreduce(gradient, name="gradient")
-
-    return state, step, lambda: [np.asarray(state.params)]
 
 
 LOOPS = {"numpy": with_numpy, "torch": with_torch, "jax": with_jax, "tape": with_tape}
