@@ -150,6 +150,8 @@ def on_page_markdown(markdown: str, page, config, files) -> str:
     if uri.startswith(("source/", "reference/api/")):
         page.meta.setdefault("search", {"exclude": uri.startswith("source/")})
         return markdown
+    if "\n## " not in markdown:
+        page.meta.setdefault("hide", ["toc"])  # its place is better used by the table that such a page is
     if uri in FIRST_FOUND:
         page.meta.setdefault("search", {"boost": 4})
     return _rewrite(uri.removeprefix("project/") if uri.startswith("project/") else f"docs/{uri}", markdown)
