@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Python tracebacks that several ranks print: the first is shown as it is, and the same one of another rank as one line,
-// its error. The lines of a traceback are held until it is complete.
+// Python tracebacks that several ranks print: the first is shown as it is, and the same one of another rank as one
+// line, its error. The lines of a traceback are held until it is complete.
 //
 // Thread safety: none.
 

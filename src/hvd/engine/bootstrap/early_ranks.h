@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Ranks that are started by hand have no name of their run: one that waits from an earlier run looks like this run's own.
-// What tells them apart is that it called init before rank 0 was started. So may a rank of this run, which somebody
-// started first; but then nobody else claims its place.
+// Ranks that are started by hand have no name of their run: one that waits from an earlier run looks like this run's
+// own. What tells them apart is that it called init before rank 0 was started. So may a rank of this run, which
+// somebody started first; but then nobody else claims its place.
 //
 // Thread safety: any thread.
 
