@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which task becomes which rank, and what is refused before anything starts."""
 
+import time
+import types
+
 import horovod.spark
 import pytest
 from horovod.runner import layout
-from horovod.spark import request
+from horovod.spark import context, request
 
 
 def test_ranks_of_a_host_follow_each_other_and_cross_ranks_count_hosts_with_that_local_rank():
@@ -69,6 +72,15 @@ def test_mpi_is_refused_and_an_interface_pointed_out():
         request.refuse(None, None, "eth0")
     with pytest.raises(NotImplementedError, match="run_elastic is not in this release"):
         horovod.spark.run_elastic(print)
+
+
+def test_too_few_slots_of_a_local_master_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(context, "slots", lambda spark: 2)
+    spark = types.SimpleNamespace(master="local[2]")
+    with pytest.raises(
+        ValueError, match=r"num_proc=3 needs 3 slots, and Spark has 2 \(master local\[2\]\): .*local\[3\]"
+    ):
+        context._wait_for_slots(spark, 3, 600, time.monotonic() + 600)
 
 
 @pytest.mark.parametrize("name", ["keras", "torch", "lightning", "common"])

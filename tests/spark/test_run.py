@@ -165,8 +165,11 @@ def test_an_exception_comes_with_rank_text_and_traceback(context, tmp_path):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_rank_is_named(context, tmp_path, rank):
     run = Running(tmp_path)
+    begin = time.monotonic()
     kill(run.ranks[rank])
     assert f"rank {rank} (host " in str(run.error())
+    print(f"{run.at - begin:.3f} s from the kill of rank {rank} to the driver's exception")
+    assert run.at - begin < 10  # 0.1 s on an idle machine
     assert f"pid {run.ranks[rank]}) was killed by SIGKILL" in str(run.error())
 
 

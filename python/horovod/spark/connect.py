@@ -32,12 +32,14 @@ _MOST_OUTPUT = 4 << 20
 
 
 def active_session() -> SparkSession | None:
-    """Return the session of Spark Connect that is active, if there is one."""
-    if "pyspark.sql.connect.session" not in sys.modules:
+    """Return the session of Spark Connect that is active, if there is one; its server may be in this process, too."""
+    connect = sys.modules.get("pyspark.sql.connect.session")
+    if connect is None:
         return None
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    session = SparkSession.getActiveSession()
+    return session if isinstance(session, connect.SparkSession) else None
 
 
 def run(session: SparkSession, request: Request) -> Outcome:

@@ -70,20 +70,20 @@ def _run(wanted: Request) -> list[Any]:
         import pyspark
     except ImportError as error:
         raise ImportError("horovod.spark.run needs pyspark: pip install pyspark") from error
-    context = pyspark.SparkContext._active_spark_context
-    if context is not None:
-        from horovod.spark import context as by_context
-
-        return by_context.run(context, wanted).unpack()
     from horovod.spark import connect
 
     session = connect.active_session()
-    if session is None:
+    if session is not None:
+        return connect.run(session, wanted).unpack()
+    context = pyspark.SparkContext._active_spark_context
+    if context is None:
         raise RuntimeError(
             "horovod.spark.run needs an active Spark session: create one first, by SparkSession.builder.getOrCreate(), "
             "or start the program by spark-submit"
         )
-    return connect.run(session, wanted).unpack()
+    from horovod.spark import context as by_context
+
+    return by_context.run(context, wanted).unpack()
 
 
 def run_elastic(*unused_args: Any, **unused: Any) -> list[Any]:
