@@ -30,6 +30,8 @@ LONGEST = (
     "test_tensorflow_launchers.py",
     "test_failure.py",
     "test_reading.py",
+    "test_hosts.py",
+    "test_jobs.py",
     "test_data_service_examples.py",
     "test_keras_callbacks.py",
     "test_training.py",
