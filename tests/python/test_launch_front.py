@@ -55,6 +55,12 @@ def test_variables_that_are_misspelt_or_ignored_get_one_note():
     assert len(lines) == 5, lines
 
 
+def test_a_value_that_every_rank_would_refuse_is_refused_once():
+    result = horovodrun("-np", 2, "true", env={"HOROVOD_FUSION_THRESHOLD": "64MB"})
+    expected = "HOROVOD_FUSION_THRESHOLD=64MB is not valid: give a whole number of at least 0, or unset it"
+    assert (result.returncode, result.stderr) == (2, f"horovodrun: {expected}\n")
+
+
 def test_without_horovodrun_rank_0_says_it_once():
     program = "import horovod.numpy as hvd; hvd.init(); hvd.shutdown(); hvd.init()"
     env = clean_environment(HOROVOD_CYCLE_TIME="1", HOROVOD_FUSION_TRESHOLD="1")
@@ -73,7 +79,7 @@ def test_a_working_folder_that_cannot_be_written_is_called_so(tmp_path):
             command, cwd=tmp_path, user=65534, env=clean_environment(), capture_output=True, text=True, check=False
         )
         assert result.returncode == 2
-        assert result.stderr == f"horovodrun: {flag} x: cannot be written: Permission denied in the working folder\n"
+        assert result.stderr == f"horovodrun: {flag} x: cannot be written (the working folder: Permission denied)\n"
 
 
 @pytest.mark.parametrize("name", ["missing/t.json", "."])
@@ -261,6 +267,7 @@ def test_a_grace_period_is_mentioned():
         ("ResourceExhaustedError: OOM when allocating tensor", "Use a smaller batch"),
         ("OSError: [Errno 24] Too many open files", "ulimit -n"),
         ("bdb.BdbQuit", "--debug-rank N"),
+        ("_ArrayMemoryError: Unable to allocate 8.00 PiB for an array", "Use a smaller batch"),
         ("Horovod has been shut down: rank 0 did not submit what the others wait for", "same number of steps"),
         ("ImportError: libcudart.so.12: cannot open shared object file", "tensorflow-cpu"),
         ("W dso_loader.cc: Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0", "above"),

@@ -2,25 +2,15 @@
 #include "hvd/launch/algorithm_table.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "hvd/algorithms/table_text.h"
-#include "hvd/base/config.h"
 #include "hvd/launch/plan.h"
+#include "hvd/launch/rank_config.h"
 #include "hvd/launch/this_machine.h"
 
 namespace hvd::launch {
 namespace {
-
-// As the library reads it.
-Result<Config> RankConfig(const Environment& environment) {
-  std::map<std::string, std::string> values;
-  return ConfigFrom([&](const char* name) -> const char* {
-    const auto value = environment.Get(name);
-    return value ? values.insert_or_assign(name, *value).first->second.c_str() : nullptr;
-  });
-}
 
 Result<std::vector<int>> HostSizes(const Options& options, const FileReader& read) {
   std::string note;

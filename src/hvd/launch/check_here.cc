@@ -53,7 +53,7 @@ Status CheckDriverAddress(const std::string& text) {
 // Without making the file: whether there is one tells whether there was a job.
 Status CheckWritable(std::string_view flag, const std::string& path) {
   const auto bad = [&](std::string_view why) {
-    return Fail(Code::kInvalidArgument, "{} {}: cannot be written: {}", flag, path, why);
+    return Fail(Code::kInvalidArgument, "{} {}: cannot be written ({})", flag, path, why);
   };
   if (IsFolder(path)) return bad("this is a folder");
   if (auto link = CheckNoPlantedLink(path); !link) return bad(link.error().message);
@@ -61,7 +61,7 @@ Status CheckWritable(std::string_view flag, const std::string& path) {
   if (errno != ENOENT) return bad(net::ErrnoText(errno));
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return {};
-  return bad(fmt::format("{} in {}", net::ErrnoText(errno), folder.empty() ? "the working folder" : folder));
+  return bad(fmt::format("{}: {}", folder.empty() ? "the working folder" : folder, net::ErrnoText(errno)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace hvd::launch {
@@ -89,6 +90,16 @@ Diagnosis Diagnose(const Endings& endings) {
   return diagnosis;
 }
 
+namespace {
+
+// Ranks that wait for each other have the same error, which ends with the operation that each waits for.
+std::string_view WhatIsCommon(std::string_view error) {
+  const bool is_circle = error.find("Horovod has been shut down: ranks wait for") != std::string_view::npos;
+  return is_circle ? error.substr(0, error.rfind(" during ")) : error;
+}
+
+}  // namespace
+
 void FindAlike(const Endings& endings, const std::vector<std::string>& last_words, Diagnosis* diagnosis) {
   const int cause = diagnosis->cause;
   // A rank that was lost, or that others name, failed for a reason of its own.
@@ -96,7 +107,7 @@ void FindAlike(const Endings& endings, const std::vector<std::string>& last_word
   const auto is_alike = [&](int rank) {
     const Ending& ending = endings[rank];
     return FailedByItself(ending) && !ending.blames && ending.lost.empty() && ending.code == endings[cause].code &&
-           ending.signal == endings[cause].signal && last_words[rank] == last_words[cause];
+           ending.signal == endings[cause].signal && WhatIsCommon(last_words[rank]) == WhatIsCommon(last_words[cause]);
   };
   std::ranges::copy_if(diagnosis->collateral, std::back_inserter(diagnosis->alike), is_alike);
   std::erase_if(diagnosis->collateral, is_alike);

@@ -12,6 +12,7 @@
 #include "hvd/launch/command.h"
 #include "hvd/launch/flags.h"
 #include "hvd/launch/heap.h"
+#include "hvd/launch/rank_config.h"
 #include "hvd/launch/this_machine.h"
 #include "hvd/net/address.h"
 
@@ -164,6 +165,9 @@ Result<Plan> MakePlan(const Options& options, const Environment& environment, co
   plan.environment = environment;
   HVD_RETURN_IF_ERROR(PlanEnvironment(options, read, &plan));
   if (const List names = InterfacesOf(options); !names.empty()) plan.nic = names.front();
+  // What all ranks would refuse in hvd.init() is refused once, before anything is started.
+  const auto config = RankConfig(RankEnvironment(plan, plan.slots.front(), {}));
+  if (!config) return Fail(Code::kInvalidArgument, "{}", config.error().message);
   if (options.debug_rank) HVD_RETURN_IF_ERROR(CheckDebugRank(static_cast<int>(*options.debug_rank), plan));
   HVD_ASSIGN_OR_RETURN(Command command, ResolveCommand(options.command, self, plan.environment));
   plan.program = std::move(command.program);

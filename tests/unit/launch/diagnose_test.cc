@@ -137,6 +137,11 @@ TEST(Diagnosis, RanksThatFailAlike) {
   EXPECT_EQ(found.cause, 0) << "the lowest";
   EXPECT_THAT(found.alike, ElementsAre(1));
   EXPECT_THAT(found.collateral, ElementsAre(2, 3));
+  const std::string circle = "Error: Horovod has been shut down: ranks wait for different operations: x";
+  const std::vector<Ending> waiting{Exit(1, 1), Exit(1, 0)};
+  found = Diagnose(waiting);
+  FindAlike(waiting, {circle + " during allreduce 'a'", circle + " during allreduce 'b'"}, &found);
+  EXPECT_THAT(found.alike, ElementsAre(1));
 }
 
 Report Example() {
