@@ -89,6 +89,7 @@ class ElasticJob:
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="hvd-elastic-"))
         self._diaries = Diaries(self._folder)
         self._result = ElasticResult()
+        self._interrupted = False
 
     def run(self) -> ElasticResult:
         """Run the job."""
@@ -105,6 +106,9 @@ class ElasticJob:
                 self._end(job)
             except TimeoutError as silence:
                 self._result.problems.append(str(silence))
+            except KeyboardInterrupt:
+                self._interrupted = True
+                self._result.problems.append("interrupted: the report is about the faults until then")
             finally:
                 if job.poll() is None:
                     job.terminate()
@@ -133,8 +137,9 @@ class ElasticJob:
         result, events = self._result, self._diaries.events
         result.errors = (self._folder / "errors").read_text()
         result.commits = max((one["number"] for one in events if one["event"] == "commit"), default=0)
-        result.problems += judge(events, result.hurt, SAMPLES, result.errors, not self._ends_launcher)
-        if code != (-signal.SIGKILL if self._ends_launcher else 0):
+        finishes = not self._ends_launcher and not self._interrupted
+        result.problems += judge(events, result.hurt, SAMPLES, result.errors, finishes)
+        if code != (-signal.SIGKILL if self._ends_launcher else 0) and not self._interrupted:
             result.problems.append(f"horovodrun ended with {code}")
         if left := self._left():
             result.problems.append(f"processes are left: {', '.join(left)}")
