@@ -29,6 +29,7 @@ PLANNED = {
     "suite: wheel": 90,
     "chaos": 200,
     "chaos: many ranks": 60,
+    "chaos: elastic": 200,
     "ASan: build": 240,
     "ASan: tests": 240,
     "TSan: build": 150,
