@@ -39,7 +39,7 @@ class Call:
     numbering: Numbering  # when the program was made
     grouped: bool = False
     ordered: bool = False
-    uses_rank: bool = False  # what the program does with the result depends on this rank's number
+    only_root: bool = False  # of an allreduce: the result on other ranks than root_rank is zeros
     reduce_op: int = abi.SUM
     scale: tuple[float, float] = (1.0, 1.0)
     root_rank: int = 0
@@ -53,7 +53,7 @@ class Call:
     @property
     def needs_numbering(self) -> bool:
         """Whether the program is right only for the ranks for which it was made."""
-        return self.uses_rank or self.numbering.set_id != 0 or self.kind in ("allgather", "reducescatter")
+        return self.numbering.set_id != 0 or self.kind in ("allgather", "reducescatter")
 
     def derived(self, letter: str) -> Call:
         """Return the same call with another name, for the derivative of this one."""
@@ -73,7 +73,7 @@ def as_array(tensor: Any, call: Call) -> np.ndarray:
 
 def run(tensors: Sequence[Any], call: Call) -> list[Any]:
     """Run the operation on arrays that exist, and return the results. This is what JAX does outside of jax.jit."""
-    if call.needs_numbering:
+    if call.needs_numbering or call.only_root:
         call.numbering.check(call.wire_kind)
     if call.kind == "barrier":
         barrier(call.process_set)
@@ -88,6 +88,8 @@ def run(tensors: Sequence[Any], call: Call) -> list[Any]:
         results = [request.run(operations[0].named(call.wire_kind, call.name), (arrays, outputs))]
     if call.kind not in ("allreduce", "broadcast"):
         outputs = [wrap(result, array.dtype) for result, array in zip(results, arrays)]
+    if call.only_root and call.numbering.rank != call.root_rank:
+        outputs = [np.zeros_like(output) for output in outputs]
     return [_like(tensor, output) for tensor, output in zip(tensors, outputs)]
 
 

@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 from jax._src import core, effects
 from jax.interpreters import mlir
 
 from horovod.jax.native import TARGET, ffi
+
+if jax.__version_info__ < (0, 5, 3):
+    raise ImportError("XLA gives no tokens to functions of others before jaxlib 0.5.3")
 
 
 class OrderedOperation(effects.Effect):

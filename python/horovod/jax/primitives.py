@@ -86,6 +86,15 @@ def _devices(context: Any) -> int:
     return count if count is not None else getattr(getattr(axes, "mesh", None), "size", 1)
 
 
+def _numbers(avals: Sequence[Any], call: Call) -> dict[str, Any]:
+    """Return for which numbers of ranks a program is right, the same on all ranks if the program can be the same."""
+    if not call.needs_numbering:
+        return {"made_for_ranks": np.int64(0), "made_for_rank": np.int32(-1)}
+    is_uneven = call.kind == "reducescatter" and any(aval.shape[0] % call.numbering.size for aval in avals)
+    rank = np.int32(call.numbering.rank if is_uneven else -1)
+    return {"made_for_ranks": call.numbering.digest(), "made_for_rank": rank}
+
+
 def _lower(context: Any, *operands: Any, call: Call) -> Any:
     if call.name is None:
         raise ValueError(
@@ -103,8 +112,8 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
         "op": np.int32(CODES[call.kind]),
         "grouped": np.int32(call.grouped),
         "process_set": np.int32(call.numbering.set_id),
-        "made_for_rank": np.int32(call.numbering.rank if call.needs_numbering else -1),
-        "made_for_ranks": call.numbering.digest() if call.needs_numbering else np.int64(0),
+        "only_root": np.int32(call.only_root),
+        **_numbers(context.avals_in, call),
         "reduce_op": np.int32(call.reduce_op),
         "root_rank": np.int32(call.root_rank),
         "prescale": np.float64(call.scale[0]),
@@ -175,22 +184,24 @@ def _no_tangent(result: Any) -> Any:
     return ad.Zero(jax.core.ShapedArray(jnp.shape(result), jax.dtypes.float0))
 
 
-def _bind(kind: str, tensors: Sequence[Any], call: Call, uses_rank: bool = False) -> Sequence[Any]:
+def _bind(kind: str, tensors: Sequence[Any], call: Call, only_root: bool = False) -> Sequence[Any]:
     """Run an operation as part of the derivative of another one."""
     if kind != call.kind:
-        call = dataclasses.replace(call, kind=kind, reduce_op=abi.SUM, scale=(1.0, 1.0), flags=0, uses_rank=uses_rank)
+        call = dataclasses.replace(call, kind=kind, reduce_op=abi.SUM, scale=(1.0, 1.0), flags=0, only_root=only_root)
     return PRIMITIVES[kind].bind(*tensors, call=call.derived("T"))
 
 
-def _of_itself(cotangents: Sequence[Any], _types: Sequence[Any], call: Call) -> Sequence[Any]:
+def _of_allreduce(cotangents: Sequence[Any], _types: Sequence[Any], call: Call) -> Sequence[Any]:
+    return _bind("broadcast" if call.only_root else "allreduce", cotangents, call)
+
+
+def _of_alltoall(cotangents: Sequence[Any], _types: Sequence[Any], call: Call) -> Sequence[Any]:
     return _bind(call.kind, cotangents, call)
 
 
 def _of_broadcast(cotangents: Sequence[Any], _types: Sequence[Any], call: Call) -> Sequence[Any]:
-    # Selected by a value, so that no rank's program is without the sum.
-    is_root = jnp.asarray(call.numbering.rank == call.root_rank)
-    sums = _bind("allreduce", cotangents, call, uses_rank=True)
-    return [jnp.where(is_root, one, jnp.zeros_like(one)) for one in sums]
+    # The library makes the zeros. If the program did, XLA would make another program of it on the root.
+    return _bind("allreduce", cotangents, call, only_root=True)
 
 
 def _of_allgather(cotangents: Sequence[Any], types: Sequence[Any], call: Call) -> Sequence[Any]:
@@ -221,10 +232,10 @@ def _of_barrier(cotangents: Sequence[Any], _types: Sequence[Any], _call: Call) -
 
 
 PRIMITIVES = {
-    "allreduce": _primitive("allreduce", _of_itself),
+    "allreduce": _primitive("allreduce", _of_allreduce),
     "allgather": _primitive("allgather", _of_allgather),
     "broadcast": _primitive("broadcast", _of_broadcast),
-    "alltoall": _primitive("alltoall", _of_itself),
+    "alltoall": _primitive("alltoall", _of_alltoall),
     "reducescatter": _primitive("reducescatter", _of_reducescatter),
     "barrier": _primitive("barrier", _of_barrier),
 }

@@ -110,7 +110,10 @@ XlaError* CollectiveCall::Start(XlaCall* call) {
     return self->Error();
   }
   self->open_ = self->parts_.size() + 1;
-  if (self->Submit() != HVD_IN_PROGRESS) return self->Error();
+  if (self->Submit() != HVD_IN_PROGRESS) {
+    self->FinishResults();
+    return self->Error();
+  }
   // OnDone does not delete a call that Start has not ended.
   XlaError* const error = self->MakeFuture();
   call->future = self->future_;
@@ -134,6 +137,7 @@ bool CollectiveCall::ReadAttributes(const XlaAttributes& attributes) {
                      : name == "process_set"   ? &common_.process_set
                      : name == "flags"         ? &common_.flags
                      : name == "grouped"       ? &grouped_
+                     : name == "only_root"     ? &only_root_
                      : name == "made_for_rank" ? &made_for_rank_
                                                : nullptr;
     if (whole != nullptr) std::memcpy(whole, value, sizeof *whole);
@@ -145,16 +149,16 @@ bool CollectiveCall::ReadAttributes(const XlaAttributes& attributes) {
 }
 
 bool CollectiveCall::CheckNumbering() {
-  if (made_for_rank_ < 0) return true;
   int32_t rank = 0;
   // Without a job, Submit says so.
-  if (hvd_query(nullptr, HVD_RANK, &rank) != HVD_OK) return true;
+  if ((made_for_ranks_ == 0 && only_root_ == 0) || hvd_query(nullptr, HVD_RANK, &rank) != HVD_OK) return true;
+  if (rank == common_.root_rank) only_root_ = 0;
+  if (made_for_ranks_ == 0) return true;
   const std::vector<int32_t> ranks = RanksOf(common_.process_set);
-  if (rank == made_for_rank_ && Digest(ranks) == made_for_ranks_) return true;
-  Fail(HVD_FAILED_PRECONDITION, name_ + ": the program was compiled when this process was rank " +
-                                    std::to_string(made_for_rank_) + " among other ranks, and now it is rank " +
-                                    std::to_string(rank) + " with " + std::to_string(ranks.size()) +
-                                    " ranks in process set " + std::to_string(common_.process_set) +
+  if ((made_for_rank_ < 0 || rank == made_for_rank_) && Digest(ranks) == made_for_ranks_) return true;
+  Fail(HVD_FAILED_PRECONDITION, name_ + ": the program was compiled for other ranks. Process set " +
+                                    std::to_string(common_.process_set) + " has " + std::to_string(ranks.size()) +
+                                    " ranks now, and this process is rank " + std::to_string(rank) +
                                     ": compile the program again. Functions of jax.jit compile again by themselves");
   return false;
 }
@@ -230,6 +234,11 @@ XlaError* CollectiveCall::MakeFuture() {
   return error;
 }
 
+void CollectiveCall::FinishResults() {
+  if (only_root_ == 0) return;
+  for (const Part& part : parts_) std::memset(part.result, 0, part.result_bytes);
+}
+
 void CollectiveCall::Fail(int code, const std::string& text) {
   const std::lock_guard lock(failure_mutex_);
   if (code_ != HVD_OK) return;
@@ -246,6 +255,7 @@ XlaError* CollectiveCall::Error() const {
 void CollectiveCall::End() {
   if (open_.fetch_sub(1) > 1) return;
   const std::unique_ptr<CollectiveCall> self(this);
+  FinishResults();
   if (future_ == nullptr) return;
   if (XlaError* const error = Error(); error != nullptr) {
     XlaFutureError arguments = {sizeof arguments, nullptr, future_, error};

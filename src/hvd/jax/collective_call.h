@@ -42,6 +42,9 @@ class CollectiveCall {
   int Submit();
   XlaError* MakeFuture();
 
+  // Changes results if the call is about the root's only. The operation has ended.
+  void FinishResults();
+
   // The first failure is the call's.
   void Fail(int code, const std::string& text);
   // Returns the failure, or nullptr.
@@ -55,8 +58,9 @@ class CollectiveCall {
   const XlaApi* api_;
   std::string name_;
   int32_t grouped_ = 0;         // names of parts have numbers
+  int32_t only_root_ = 0;       // the results on other ranks than the root are zeros
   int32_t made_for_rank_ = -1;  // this rank's number when the program was made; -1: the program fits any
-  int64_t made_for_ranks_ = 0;  // digest of the process set's ranks at that time
+  int64_t made_for_ranks_ = 0;  // digest of the process set's ranks at that time; 0: the program fits any
   hvd_request common_ = {};     // what all tensors of the call have in common
   std::vector<Part> parts_;
   std::vector<hvd_request> requests_;
