@@ -184,7 +184,7 @@ def test_each_generation_of_an_elastic_job_shares_passes_of_its_own(tmp_path):
     horovodrun = str(pathlib.Path(sys.executable).parent / "horovodrun")
     with compute.job(2, folder=tmp_path):
         words = compute.words(text, tmp_path / "compute.json")
-        done = launching.run([horovodrun, "-np", "2", "--min-np", "1", *words], dict(os.environ), compute.PATIENCE_S)
+        done = launching.run([horovodrun, "-np", "2", "--min-np", "2", *words], dict(os.environ), compute.PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all passes" in done.stdout
     assert (tmp_path / "compute.json.killed").exists()
