@@ -6,6 +6,7 @@ Plain assertions and one process per rank, so that it needs nothing but the whee
 """
 
 import contextlib
+import pathlib
 import secrets
 import sys
 import threading
@@ -206,6 +207,17 @@ def estimator():
         assert made.get_variable_value("weight") == 1.0 - 0.5 * steps
 
 
+def maps_of_servers(key):
+    """Yield what is in the memory of each server of a data service on this host."""
+    from horovod.tensorflow.data import places
+
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_text()
+            if "server_process.py" in words and str(places.folder(key)) in words:
+                yield (process / "maps").read_text()
+
+
 def data_service():
     from horovod.tensorflow.data.compute_service import (
         ComputeService,
@@ -235,6 +247,10 @@ def data_service():
                     assert batch.numpy().tolist() == ids.tolist()
                     once.done(ids)
                 assert sorted(once.marks().tolist()) == list(range(rank, 20, size))
+                # Servers load the server library alone: the whole of TensorFlow takes seconds more, and needs NumPy.
+                loaded = list(maps_of_servers(config.key))
+                assert len(loaded) >= 2
+                assert not any("numpy" in one for one in loaded)
             else:
                 with tf_data_service(config, rank) as address:
                     distribute = tf.data.experimental.service.distribute("distributed_epoch", address)
