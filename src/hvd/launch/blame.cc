@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kLost = "Horovod has been shut down: rank ";
 constexpr std::array<std::string_view, 2> kAbsent{" did not come to ", " and did not get ready ("};
 constexpr std::string_view kEnded = " ended while the ranks were starting";
+constexpr std::string_view kGaveUp = " gave up in hvd.init(): ";
 constexpr std::string_view kLeft = " ended with exit code 0 before it called hvd.init()";
 constexpr std::array<std::string_view, 2> kSilent{" did not respond for ", " did not submit what the others wait for"};
 
@@ -47,7 +48,7 @@ std::optional<Blame> FindBlame(std::string_view line) {
       if (const auto rank = FirstRank(line, at)) return Blame{*rank, true};
     }
   }
-  for (const std::string_view text : {kEnded, kLeft}) {
+  for (const std::string_view text : {kEnded, kGaveUp, kLeft}) {
     if (const size_t at = line.find(text); at != std::string_view::npos) {
       if (const auto rank = FirstRank(line, at)) return Blame{*rank, false, text == kLeft};
     }

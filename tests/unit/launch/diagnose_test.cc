@@ -30,6 +30,7 @@ TEST(Blames, TheLibrarysWords) {
   EXPECT_EQ(rank("HorovodTimeoutError: rank 3 of 4 did not come to 127.0.0.1:1 within 30 s (3 came): see"), 3);
   EXPECT_EQ(rank("HorovodTimeoutError: ranks 1, 2 of 4 did not come to 127.0.0.1:1 within 30 s: see"), 1);
   EXPECT_EQ(rank("HorovodInitError: rank 2 (pid 7 on a) of 4 ended while the ranks were starting: its own"), 2);
+  EXPECT_EQ(rank("ValueError: rank 0 gave up in hvd.init(): HOROVOD_AUTOTUNE_LOG=/nowhere/log cannot be written"), 0);
   const auto early =
       FindBlame("HorovodInitError: rank 2 of 4 ended with exit code 0 before it called hvd.init(), which");
   ASSERT_TRUE(early);
