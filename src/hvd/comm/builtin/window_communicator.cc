@@ -40,7 +40,8 @@ size_t ChunkBytes(const PositionView& view, const LocationRules::Rules& rules) {
     if (location == DataLocation::kCopied) chunk = rules.copied_chunk;
     if (!IsStoredOut(location)) return view.staging.chunk_bytes;
   }
-  return chunk;
+  // 0: a mark says what this operation never does.
+  return chunk > 0 ? chunk : view.staging.chunk_bytes;
 }
 
 // A position of the log's stream: put the mark, wait for all marks, move the data.
