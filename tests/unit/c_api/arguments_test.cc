@@ -169,7 +169,7 @@ TEST(InitOptions, AreChecked) {
   };
   refuse([](auto& o) { o.struct_size = 0; }, "hvd_init_options.struct_size is 0");
   refuse([](auto& o) { o.struct_size += 8; }, "hvd_init_options.struct_size is");
-  refuse([](auto& o) { o.flags = 8; }, "hvd_init_options.flags is 0x8");
+  refuse([](auto& o) { o.flags = 16; }, "hvd_init_options.flags is 0x10");
   refuse([](auto& o) { o.timeout_s = -1; }, "hvd_init_options.timeout_s is -1");
   refuse([](auto& o) { o.timeout_s = std::nan(""); }, "hvd_init_options.timeout_s is nan");
   refuse([](auto& o) { o.rank = -2; }, "hvd_init_options.rank is -2");
