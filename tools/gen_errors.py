@@ -11,12 +11,12 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src" / "hvd" / "launch" / "known_errors.txt"
+SOURCE = ROOT / "src" / "hvd" / "launch" / "report" / "known_errors.txt"
 TARGET = ROOT / "docs" / "reference" / "error-texts.md"
 HEADER = """# What an error means
 
 The failure report of `horovodrun` explains these texts of this library and of frameworks. This file is made by
-`make docs` from src/hvd/launch/known_errors.txt. [errors.md](errors.md) lists the exceptions
+`make docs` from src/hvd/launch/report/known_errors.txt. [errors.md](errors.md) lists the exceptions
 and codes of each language.
 
 | the text holds | it means | what to do |

@@ -19,7 +19,7 @@ WIDTH = 120
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reference" / "horovodrun.md"
 HEADER = """# horovodrun
 
-Flags, keys of the config file and exit codes. This file is made by `make docs` from src/hvd/launch/flag_table.cc. A
+Flags, keys of the config file and exit codes. This file is made by `make docs` from src/hvd/launch/cli/flag_table.cc. A
 number in parentheses is the default. A flag that sets a variable has that variable's default:
 [environment.md](environment.md).
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "hvd/launch/agent_protocol.h"
+#include "hvd/launch/remote/agent_protocol.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::launch;

@@ -288,7 +288,7 @@ def test_a_script_that_is_not_there_is_told_as_such():
 
 def test_texts_of_this_library_that_are_explained_exist():
     root = pathlib.Path(__file__).resolve().parents[2]
-    own = (root / "src/hvd/launch/known_errors.txt").read_text().split("\n\nResourceExhaustedError")[0]
+    own = (root / "src/hvd/launch/report/known_errors.txt").read_text().split("\n\nResourceExhaustedError")[0]
     sources = [*(root / "src/hvd").rglob("*.cc"), *(root / "python/horovod").rglob("*.py")]
     everything = "".join(file.read_text() for file in sources if file.name != "blame.cc")
     missing = [block.split("\n")[0] for block in own.split("\n\n") if block.split("\n")[0] not in everything]

@@ -4,7 +4,7 @@
 
 #include <climits>
 
-#include "hvd/launch/program.h"
+#include "hvd/launch/run/program.h"
 
 namespace {
 

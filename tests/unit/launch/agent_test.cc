@@ -5,9 +5,9 @@
 
 #include <random>
 
-#include "hvd/launch/agent_options.h"
-#include "hvd/launch/agent_protocol.h"
-#include "hvd/launch/ssh.h"
+#include "hvd/launch/remote/agent_options.h"
+#include "hvd/launch/remote/agent_protocol.h"
+#include "hvd/launch/remote/ssh.h"
 
 namespace hvd::launch {
 namespace {

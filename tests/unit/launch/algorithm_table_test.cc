@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/algorithm_table.h"
+#include "hvd/launch/cli/algorithm_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

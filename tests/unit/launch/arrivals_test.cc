@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/arrivals.h"
+#include "hvd/launch/run/arrivals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

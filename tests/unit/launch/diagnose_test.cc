@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/diagnose.h"
+#include "hvd/launch/report/diagnose.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "hvd/launch/report.h"
+#include "hvd/launch/report/report.h"
 
 namespace hvd::launch {
 namespace {

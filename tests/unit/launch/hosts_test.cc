@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/hosts.h"
+#include "hvd/launch/plan/hosts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/known_errors.h"
+#include "hvd/launch/report/known_errors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which mpirun it is, and the line for each.
-#include "hvd/launch/mpirun.h"
+#include "hvd/launch/plan/mpirun.h"
 
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "hvd/launch/shell_words.h"
+#include "hvd/launch/cli/shell_words.h"
 
 namespace hvd::launch {
 namespace {

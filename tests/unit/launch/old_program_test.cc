@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/old_program.h"
+#include "hvd/launch/report/old_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,10 +8,10 @@
 #include <random>
 #include <thread>
 
-#include "hvd/launch/label.h"
-#include "hvd/launch/lines.h"
-#include "hvd/launch/sink.h"
-#include "hvd/launch/tail.h"
+#include "hvd/launch/output/label.h"
+#include "hvd/launch/output/lines.h"
+#include "hvd/launch/output/sink.h"
+#include "hvd/launch/output/tail.h"
 #include "hvd/net/fd.h"
 
 namespace hvd::launch {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/parse.h"
+#include "hvd/launch/cli/parse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "hvd/launch/flags.h"
+#include "hvd/launch/cli/flags.h"
 
 namespace hvd::launch {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/plan.h"
+#include "hvd/launch/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "hvd/launch/command.h"
-#include "hvd/launch/remote_environment.h"
+#include "hvd/launch/plan/command.h"
+#include "hvd/launch/plan/remote_environment.h"
 
 namespace hvd::launch {
 namespace {

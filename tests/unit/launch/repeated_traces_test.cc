@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hvd/launch/repeated_traces.h"
+#include "hvd/launch/output/repeated_traces.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

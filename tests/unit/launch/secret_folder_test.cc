@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders of tokens go with their job, or else when the next job of that user starts.
-#include "hvd/launch/secret_folder.h"
+#include "hvd/launch/run/secret_folder.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -14,10 +14,10 @@
 
 #include "hvd/base/clock.h"
 #include "hvd/base/result.h"
-#include "hvd/launch/environment.h"
-#include "hvd/launch/hosts.h"
-#include "hvd/launch/spawn.h"
-#include "hvd/launch/warden.h"
+#include "hvd/launch/plan/environment.h"
+#include "hvd/launch/plan/hosts.h"
+#include "hvd/launch/run/spawn.h"
+#include "hvd/launch/run/warden.h"
 #include "hvd/loop/loop.h"
 
 namespace hvd::launch::elastic {

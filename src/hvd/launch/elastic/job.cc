@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "hvd/launch/signals.h"
+#include "hvd/launch/run/signals.h"
 
 namespace hvd::launch::elastic {
 namespace {

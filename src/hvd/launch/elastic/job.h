@@ -21,9 +21,9 @@
 #include "hvd/launch/elastic/membership.h"
 #include "hvd/launch/elastic/messages.h"
 #include "hvd/launch/elastic/recovery.h"
-#include "hvd/launch/job.h"
-#include "hvd/launch/local_crew.h"
-#include "hvd/launch/meeting_place.h"
+#include "hvd/launch/run/job.h"
+#include "hvd/launch/run/local_crew.h"
+#include "hvd/launch/run/meeting_place.h"
 
 namespace hvd::launch::elastic {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "hvd/launch/elastic/job.h"
-#include "hvd/launch/processes.h"
+#include "hvd/launch/run/processes.h"
 #include "hvd/rendezvous/store.h"
 
 namespace hvd::launch::elastic {

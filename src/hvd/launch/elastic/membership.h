@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "hvd/launch/hosts.h"
+#include "hvd/launch/plan/hosts.h"
 
 namespace hvd::launch::elastic {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hvd/launch/diagnose.h"
+#include "hvd/launch/report/diagnose.h"
 
 namespace hvd::launch::elastic {
 

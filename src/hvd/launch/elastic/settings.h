@@ -4,10 +4,10 @@
 //
 // Thread safety: all functions are pure.
 
+#include "hvd/launch/cli/options.h"
+#include "hvd/launch/cli/parse.h"
 #include "hvd/launch/elastic/job.h"
-#include "hvd/launch/options.h"
-#include "hvd/launch/parse.h"
-#include "hvd/launch/plan.h"
+#include "hvd/launch/plan/plan.h"
 
 namespace hvd::launch::elastic {
 
