@@ -283,7 +283,7 @@ HVD_API int hvd_wait(hvd_context* ctx, hvd_handle handle, double timeout_s) {
   Operation* op = engine->Find(handle);
   if (op == nullptr) return Report(Code::kInvalidArgument, fmt::format("{} is no handle of this engine", handle));
   int status = HVD_IN_PROGRESS;
-  const bool over = timeout_s == 0 ? engine->IsOver(*op) : engine->Wait(op, Until(timeout_s));
+  const bool over = timeout_s == 0 ? op->over.load(std::memory_order_acquire) : engine->Wait(op, Until(timeout_s));
   if (over) status = op->error.code == Code::kOk ? HVD_OK : Report(op->error);
   engine->Release(op);
   return status;

@@ -15,9 +15,6 @@ namespace {
 // removed set for the old one when another uses it again.
 constexpr std::string_view kChange = "process_set.change";
 
-// In shared memory, larger operations need this rank's work as soon as the others are there.
-constexpr size_t kSmallBytes = 16 << 10;
-
 }  // namespace
 
 Engine::Engine(World world, Options options)
@@ -81,10 +78,8 @@ Result<Handle> Engine::Submit(Submission submission) {
   const Handle handle = op->handle;  // a completion callback may release it before this returns
   ProcessSet* set = op->set;
   const bool called_back = op->done != nullptr;
-  const bool small = op->input_bytes <= kSmallBytes;
   SubmissionBatcher& batcher = operations_.batcher();
   const bool batches = !set->by_memory() && options_.own_thread && batcher.ShouldBatch(world_.loop->Now());
-  bool comes_back = false;
   if (!token_.TryTake()) {
     operations_.LeaveInInbox(op);
   } else if (batches) {
@@ -94,19 +89,12 @@ Result<Handle> Engine::Submit(Submission submission) {
   } else {
     operations_.Begin(op);
     // If the peers come at the same time it is over before the engine's thread would have woken up. That thread takes
-    // care of all else: it is woken while anything is unfinished, but later if that is small, because the caller moves
-    // it with the next one, or when it waits. A caller with a callback has other work meanwhile.
+    // care of all else: it is woken while anything is unfinished. A caller with a callback has other work meanwhile.
     const bool stays = !called_back && set->announces_in_memory() && scheduler_.joinable();
-    stays ? scheduler_.FinishSubmitted(set, small) : static_cast<void>(progress_.Progress());
-    comes_back = stays && small && scheduler_.IsAllAnnounced(set);
+    stays ? scheduler_.FinishAnnounced(set) : static_cast<void>(progress_.Progress());
     token_.Return();
   }
-  if (!progress_.unfinished()) return handle;
-  if (batches) {
-    world_.loop->WakeIn(SubmissionBatcher::kTime);
-  } else {
-    comes_back ? scheduler_.WakeThreadLater() : scheduler_.WakeThread();
-  }
+  if (progress_.unfinished()) batches ? world_.loop->WakeIn(SubmissionBatcher::kTime) : world_.loop->Wake();
   return handle;
 }
 
@@ -133,7 +121,7 @@ Result<std::vector<Handle>> Engine::SubmitGroup(std::vector<Submission> submissi
   } else {
     for (Operation* op : ops) operations_.LeaveInInbox(op);
   }
-  if (progress_.unfinished()) scheduler_.WakeThread();
+  if (progress_.unfinished()) world_.loop->Wake();
   return handles;
 }
 
@@ -157,7 +145,6 @@ Result<Ran> Engine::Run(Submission submission, Time until) {
   if (token) {
     scheduler_.DriveUntilOver(op, until);
     if (op->over.load(std::memory_order_acquire)) fast_path_.Learn(prepared, process_set, *op);
-    scheduler_.LeaveToThread(nullptr);
     token_.Return();
   }
   return fast_path_.Await(op, until);
@@ -166,14 +153,6 @@ Result<Ran> Engine::Run(Submission submission, Time until) {
 bool Engine::Wait(Operation* op, Time until) {
   operations_.batcher().NoteWait();
   return scheduler_.Wait(op, until);
-}
-
-bool Engine::IsOver(const Operation& op) {
-  if (op.over.load(std::memory_order_acquire)) return true;
-  if (token_.stopping() || Completer::InAlloc()) return false;
-  scheduler_.Poll();
-  if (progress_.unfinished()) scheduler_.WakeThreadLater();  // the look may have taken a wake-up of the engine's thread
-  return op.over.load(std::memory_order_acquire);
 }
 
 Result<uint64_t> Engine::Prepare(int process_set, controller::Request request, std::optional<DType> wire) {

@@ -87,8 +87,6 @@ class Engine {
   }
   // Drives the engine, or waits, until the operation is over or the time has come. Returns whether it is over.
   bool Wait(Operation* op, Time until);
-  // Whether it is over, after a look at whether it can be. Any thread.
-  bool IsOver(const Operation& op);
   // nullptr: no such handle. Give back with Release.
   Operation* Find(Handle handle) { return operations_.registry().Acquire(handle); }
   void Release(Operation* op) { operations_.registry().Drop(op); }

@@ -22,7 +22,6 @@ class EngineProgress final : public EngineWork {
 
   bool Progress() override;
   bool unfinished() const override { return operations_->pending() > 0 || stalls_->active(); }
-  int pending() const override { return operations_->pending(); }
   bool has_submissions() const override { return operations_->has_submissions(); }
   Time NextEvent(Time now) override;
 

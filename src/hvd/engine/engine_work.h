@@ -13,8 +13,6 @@ class EngineWork {
   virtual bool Progress() = 0;
   // Whether there is a reason to go on: an operation in flight, or a stall that is being looked into. Any thread.
   virtual bool unfinished() const = 0;
-  // How many operations are not over. Any thread.
-  virtual int pending() const = 0;
   // Whether a thread without the token left an operation for the one that has it. Any thread.
   virtual bool has_submissions() const = 0;
   // When to call Progress again if nothing happens until then. Call with the progress token.

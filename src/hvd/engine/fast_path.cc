@@ -159,7 +159,6 @@ FastPath::Outcome FastPath::Run(const RequestView& view, double wait_s, Ran* ran
   }
   const Time until = wait_s < 0 ? Time::max() : context_.world->loop->Now() + Seconds(wait_s);
   scheduler_->DriveUntilOver(op, until);
-  scheduler_->LeaveToThread(nullptr);
   token_->Return();
   *ran = Await(op, until);
   return Outcome::kRan;

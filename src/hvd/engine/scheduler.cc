@@ -27,21 +27,11 @@ constexpr int kLookAround = 32;
 // thread, and this often at all.
 constexpr int kLastLooks = 48;
 constexpr int kMostLastLooks = 1024;
-// As long as members submit small operations in step, each is over when its submission returns, which is the least
-// work. A member that is ahead by more does not look again and again for one that may be late by much.
-constexpr int kLooksInStep = 128;
 // With more ranks than cores, the core is given away this many times before the rank sleeps: the peer that it waits for
 // may be waiting for this very core.
 constexpr int kMostYields = 200;
 // The engine's thread sleeps sooner: nobody waits for it in person.
 constexpr int kThreadYields = 6;
-
-// A caller that submits or awaits small operations in quick succession leaves none of them for this long. If it were
-// shorter, the engine's thread would disturb the bursts that it is not needed for.
-constexpr Duration kLongestAbsence = std::chrono::milliseconds(1);
-// While the caller comes back, the engine's thread naps, but for one look at all else after so many naps.
-constexpr Duration kThreadNap = std::chrono::microseconds(250);
-constexpr int kNapsBetweenPolls = 4;
 
 // Between two looks at what nothing announces. Data that flows does so only when it is looked at, so the pause is a
 // part of the time for which nothing was over.
@@ -109,58 +99,24 @@ bool Scheduler::Wait(Operation* op, Time until) {
     if (token_->Take(op, until)) {
       const bool waits = !op->over.load(std::memory_order_acquire);  // else its set may be gone
       DriveUntilOver(op, until);
-      const bool announced = waits && op->over.load(std::memory_order_acquire) && op->set->by_memory();
-      if (announced) FinishAnnounced(op->set, kLastLooks);
-      LeaveToThread(announced ? op->set : nullptr);
+      if (waits && op->over.load(std::memory_order_acquire) && op->set->by_memory()) FinishAnnounced(op->set);
       token_->Return();
     }
     if (op->over.load(std::memory_order_acquire) || loop_->Now() >= until) break;
   }
+  if (work_->unfinished()) loop_->Wake();
   return op->over.load(std::memory_order_acquire);
 }
 
 // A caller that submitted many operations and waits for one of them waits for the next one soon. Waking the engine's
 // thread for those between, and taking the token back from it, takes longer than they do.
-void Scheduler::FinishAnnounced(ProcessSet* set, int patience) {
-  if (crowded_) patience = 1;
+void Scheduler::FinishAnnounced(ProcessSet* set) {
+  const int patience = crowded_ ? 1 : kLastLooks;
   bool left = true;
   for (int looks = 0, idle = 0; looks < kMostLastLooks && idle < patience && left; ++looks) {
     if (token_->callers_wait() || token_->stopping()) return;
     if (!context_.membership->working() || window_->revoked()) return;
     idle = set->StepMarks(&left) ? 0 : idle + 1;
-  }
-}
-
-void Scheduler::FinishSubmitted(ProcessSet* set, bool small) {
-  const int in_step = set->announced() > 1 ? 1 : kLooksInStep;
-  FinishAnnounced(set, small ? in_step : kLastLooks);
-}
-
-void Scheduler::WakeThread() {
-  hurry_.store(true, std::memory_order_relaxed);
-  loop_->Wake();
-}
-
-void Scheduler::WakeThreadLater() {
-  visits_.fetch_add(1, std::memory_order_relaxed);
-  loop_->WakeIn(kLongestAbsence);
-}
-
-void Scheduler::LeaveToThread(const ProcessSet* set) {
-  if (!work_->unfinished() || !thread_.joinable()) return;
-  const bool comes_back = set != nullptr && IsAllAnnounced(set);
-  comes_back ? WakeThreadLater() : WakeThread();
-}
-
-// If the thread took part, it would take the core from the caller, or the token, and each operation would cost a
-// wake-up.
-void Scheduler::LetCallersGoOn() {
-  for (int naps = 1; !token_->stopping(); ++naps) {
-    const uint32_t visits = visits_.load(std::memory_order_relaxed);
-    if (hurry_.exchange(false, std::memory_order_relaxed) || visits == visits_seen_) return;
-    visits_seen_ = visits;
-    usleep(kThreadNap / std::chrono::microseconds(1));
-    if (naps % kNapsBetweenPolls == 0) Poll();
   }
 }
 
@@ -205,6 +161,8 @@ void Scheduler::DriveUntilOver(Operation* op, Time until) {
     }
   }
   driven_for_ = nullptr;
+  // Asynchronous operations of other callers go on with the engine's thread.
+  if (work_->unfinished() && thread_.joinable()) loop_->Wake();
 }
 
 bool Scheduler::Poll() {
@@ -266,7 +224,6 @@ void Scheduler::Main() {
     if (work_->unfinished() || revoking()) continue;
     pollfd idle{loop_->poll_fd(), POLLIN, 0};
     if (!token_->stopping()) ::poll(&idle, 1, -1);
-    LetCallersGoOn();
   }
   thread_done_.store(true, std::memory_order_release);
 }

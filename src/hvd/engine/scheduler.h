@@ -6,8 +6,7 @@
 // caller   A thread that waits for an operation drives the engine until that operation is over.
 // thread   The engine's own thread drives it while anything is unfinished and no caller waits.
 //
-// Thread safety: Wait, Poll, Stop, WakeThread, WakeThreadLater, crowded and joinable from any thread; the rest with the
-// progress token.
+// Thread safety: Wait, Poll, Stop, crowded and joinable from any thread; the rest with the progress token.
 // Lifetime: what the constructor is given outlives it.
 
 #include <atomic>
@@ -36,21 +35,8 @@ class Scheduler {
   bool Wait(Operation* op, Time until);
   // As Wait, with the token in hand and the time not passed.
   void DriveUntilOver(Operation* op, Time until);
-  // Polls the announced operations of the set and finishes those that are agreed. Gives up after as many polls without
-  // progress.
-  void FinishAnnounced(ProcessSet* set, int patience);
-  // As FinishAnnounced, for a caller that has just submitted an operation.
-  void FinishSubmitted(ProcessSet* set, bool small);
-  // Whether all that is not over is announced in this set.
-  bool IsAllAnnounced(const ProcessSet* set) const { return work_->pending() == set->announced(); }
-  // Has the engine's thread finish what a caller leaves. Any thread.
-  void WakeThread();
-  // As WakeThread, for a caller that comes back within microseconds, most likely, and moves all of it then. The thread
-  // wakes when the caller has not come back for a while.
-  void WakeThreadLater();
-  // With the token: the one of both that fits. `set`: of the operation that the caller waited for; nullptr: it does not
-  // come back.
-  void LeaveToThread(const ProcessSet* set);
+  // Polls the other announced operations of the set and finishes those that are agreed.
+  void FinishAnnounced(ProcessSet* set);
   // Makes progress once if the token is free. Returns whether anything moved.
   bool Poll();
 
@@ -64,8 +50,6 @@ class Scheduler {
   void SetSpinLimit(int spins) { spin_limit_ = spins; }
 
  private:
-  // For the engine's thread: waits while callers come back.
-  void LetCallersGoOn();
   void SleepUntil(Time until);
   // When to check operations that are polled; max: there is none.
   Time NextPoll(Time now);
@@ -84,9 +68,6 @@ class Scheduler {
   const Operation* driven_for_ = nullptr;  // the operation whose caller drives the engine
   Time still_since_{};                     // when what is polled was last seen to move, or was not polled yet
   Time caller_looked_{};                   // when a caller last looked at its time
-  std::atomic<uint32_t> visits_{0};        // of callers that come back
-  uint32_t visits_seen_ = 0;               // by the engine's thread
-  std::atomic<bool> hurry_{false};         // a caller that does not come back has left something
   std::thread thread_;
   std::atomic<bool> thread_done_{false};
 };

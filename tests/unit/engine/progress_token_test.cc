@@ -15,7 +15,6 @@ class NoWork final : public EngineWork {
  public:
   bool Progress() override { return false; }
   bool unfinished() const override { return false; }
-  int pending() const override { return 0; }
   bool has_submissions() const override { return false; }
   Time NextEvent(Time /*now*/) override { return Time::max(); }
 };

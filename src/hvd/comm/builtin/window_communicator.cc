@@ -283,7 +283,6 @@ bool WindowCommunicator::Agreed(uint64_t position) const {
 
 void WindowCommunicator::PrepareFor(uint64_t position, size_t bytes) const {
   PrefetchForWrite(&stream_.header(stream_.me(), position));
-  PrefetchForWrite(&stream_.counters(stream_.me(), position));
   if (bytes <= kTinyBytes || bytes > kMostPrepared) return;
   const std::byte* payload = stream_.payload(stream_.me(), position);
   for (size_t at = 0; at < bytes; at += kLine) PrefetchForWrite(payload + at);

@@ -64,7 +64,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
   Outcome Publish(uint64_t epoch, uint64_t position, uint64_t uid, int64_t first_dim, const Work& work) override;
   int Missing(uint64_t epoch, uint64_t position) const override;
   // Fetches memory that this member will write next, and that the peers have read since it was last written: the mark's
-  // and its echo's, and that of as much data, if it is small.
+  // and that of as much data, if it is small.
   void PrepareFor(uint64_t position, size_t bytes) const;
   // For positions of the log's stream: puts the mark, unless it was, and looks for the others'. kDone: all are there.
   // Marks are put one after the other, as on every member: staging areas are taken in the order of positions. kFailed:

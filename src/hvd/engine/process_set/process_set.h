@@ -105,9 +105,6 @@ class ProcessSet {
   }
   // Whether what is submitted now is agreed on by announcement there, if its plan is known.
   bool announces_in_memory() const { return epoch_.announcing && by_memory(); }
-  // How many operations wait for marks of other members, or for room for their own; nothing else moves them. With the
-  // token.
-  int announced() const { return static_cast<int>(stages_.announced.size() + stages_.waiting.size()); }
   // Whether something runs that must be looked at again and again.
   bool polled() const { return options_.log != nullptr && options_.log->polled(); }
   // Whether a mark in the announcement stream can say all about it.

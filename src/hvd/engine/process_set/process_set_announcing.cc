@@ -30,7 +30,6 @@ bool ProcessSet::PublishMarks() {
     ++epoch_.next;
     moved = true;
   }
-  if (moved && by_memory()) options_.announce->PrepareFor(epoch_.next, 0);
   return moved;
 }
 
