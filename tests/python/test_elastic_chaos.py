@@ -41,6 +41,13 @@ def test_the_verdict_on_a_good_job():
     assert judge(diary(), {11: 9}, 4, BLAME) == []
 
 
+def test_the_verdict_on_a_program_that_ends_with_an_exit_code():
+    errors = BLAME.replace("was killed by signal 9", "ended with exit code 1")
+    assert judge(diary(), {11: 2}, 4, errors) == []
+    assert judge(diary(), {11: 9}, 4, errors) == ["process 11 was killed by signal 9, but 2 is named"]
+    assert "process 11 is blamed, but was not hurt" in judge(diary(), {}, 4, errors)
+
+
 @pytest.mark.parametrize(
     ("place", "change", "expected"),
     [

@@ -89,9 +89,16 @@ def _lost_processes(events: list[Event], hurt: dict[int, int], errors: str) -> l
 
 
 def _blame(events: list[Event], hurt: dict[int, int], errors: str) -> list[str]:
-    """Find lost members that horovodrun did not name with their signal, and named ones that were not hurt."""
-    words = re.findall(r"\(pid (\d+)[^)]*\) (?:was killed by signal (\d+)|did not respond)", errors)
-    named = {int(pid): int(number or signal.SIGSTOP) for pid, number in words}
+    """
+    Find lost members that horovodrun did not name with their signal, and named ones that were not hurt.
+
+    SIGINT is a KeyboardInterrupt, which some programs end with an exit code.
+    """
+    ends = r"was killed by signal (?P<number>\d+)|ended with exit code \d+|did not respond"
+    named = {}
+    for found in re.finditer(rf"\(pid (\d+)[^)]*\) (?:{ends})", errors):
+        other = signal.SIGINT if "exit code" in found[0] else signal.SIGSTOP
+        named[int(found[1])] = int(found["number"] or other)
     entered = {one["pid"] for one in events if one["event"] == "enter"}
     problems = [f"process {pid} is blamed, but was not hurt" for pid in sorted(set(named) - set(hurt))]
     for pid in sorted(entered & set(hurt)):
