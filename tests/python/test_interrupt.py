@@ -13,7 +13,7 @@ import horovod.numpy as hvd
 import numpy as np
 import pytest
 import spawn
-from horovod.common import library, request
+from horovod.common import library, objects, request
 from ranks import on_ranks
 
 # Python sees a signal when it gets its turn; what is tested here hangs for an hour where it never does.
@@ -194,8 +194,8 @@ BLOCKING = {
 }
 
 FIRST_PART = {
-    "broadcast_object": lambda _: hvd.broadcast(np.zeros(5, np.int64), 1, name="x.sz"),
-    "allgather_object": lambda _: hvd.allgather(np.zeros(5, np.int64), name="x.sz"),
+    "broadcast_object": lambda _: hvd.broadcast(np.zeros(objects._HEAD_WORDS, np.int64), 1, name="x.sz"),
+    "allgather_object": lambda _: hvd.allgather(np.zeros(objects._HEAD_WORDS, np.int64), name="x.sz"),
 }
 
 
