@@ -76,6 +76,11 @@ TEST(Diagnosis, AHostThatIsLostIsNamedWhoeverNoticedFirst) {
   const Diagnosis by_us = Diagnose({Signal(SIGTERM, 2, true), Exit(1, 1), WithItsHost(0)});
   EXPECT_EQ(by_us.cause, 2);
   EXPECT_EQ(by_us.exit_code, kHostLost);
+  // 1 saw the end of 0, which the launcher had asked to end.
+  const Ending witness{.signal = SIGTERM, .told = true, .order = 3, .blames = Lost(0)};
+  const Diagnosis by_us_too = Diagnose({Signal(SIGTERM, 2, true), witness, WithItsHost(0), WithItsHost(1)});
+  EXPECT_EQ(by_us_too.cause, 2);
+  EXPECT_EQ(by_us_too.exit_code, kHostLost);
   // A rank that failed before, and by itself, is the cause all the same.
   const Diagnosis before = Diagnose({Exit(3, 0), Exit(1, 1, Lost(0)), WithItsHost(2, true)});
   EXPECT_EQ(before.cause, 0);

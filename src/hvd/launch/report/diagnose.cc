@@ -31,12 +31,18 @@ bool BlamedAs(bool Blame::*what, const Endings& endings, int rank) {
   });
 }
 
+// The launcher missed a host before it ended anybody. What others say of a rank that it then ended is no cause.
+bool EndedForALostHost(const Endings& endings, int rank) {
+  return endings[rank].told && endings[rank].signal != 0 &&
+         std::ranges::any_of(endings, [](const Ending& ending) { return !ending.lost.empty() && !ending.told; });
+}
+
 // By how many other ranks it is blamed.
 std::vector<int> Votes(const Endings& endings) {
   std::vector<int> votes(endings.size());
   for (int rank = 0; rank < static_cast<int>(endings.size()); ++rank) {
     const int blamed = FollowBlame(endings, rank);
-    if (blamed != rank) ++votes[blamed];
+    if (blamed != rank && !EndedForALostHost(endings, blamed)) ++votes[blamed];
   }
   return votes;
 }
