@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pathlib
 import re
 import socket
 import subprocess
@@ -11,10 +13,13 @@ import sys
 import tempfile
 
 import spawn
+from launching import wait_until
 
 RANK = """
-import os
+import os, sys
 import numpy as np, horovod.numpy as hvd
+if "HELD" in os.environ:
+    sys.stdin.read()
 hvd.init()
 print("sum", hvd.allreduce(np.full(1, float(os.environ["VALUE"])), op=hvd.Sum, name="sum")[0])
 """
@@ -23,13 +28,28 @@ print("sum", hvd.allreduce(np.full(1, float(os.environ["VALUE"])), op=hvd.Sum, n
 class Rank:
     """A process of this test, as of a user's shell: all of them have the same parent."""
 
-    def __init__(self, port: int, rank: int, value: int) -> None:
-        env = dict(os.environ, HOROVOD_SIZE="2", HOROVOD_RANK=str(rank), VALUE=str(value))
+    def __init__(self, port: int, rank: int, value: int, **more: str) -> None:
+        env = dict(os.environ, **more, HOROVOD_SIZE="2", HOROVOD_RANK=str(rank), VALUE=str(value))
         env["HOROVOD_RENDEZVOUS_ADDR"] = f"127.0.0.1:{port}"
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         command = [*spawn.DIES_WITH_US, sys.executable, "-c", RANK]
-        self._process = subprocess.Popen(command, env=env, stdout=self._said, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=self._said, stderr=subprocess.STDOUT
+        )
         self.pid = self._process.pid
+
+    def let_go(self) -> None:
+        """Let a rank that was held call init."""
+        self._process.stdin.close()
+
+    def is_connected(self) -> bool:
+        """Return whether one of its Unix sockets is connected."""
+        inodes = set()
+        for name in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                inodes.add(os.readlink(f"/proc/{self.pid}/fd/{name}").removeprefix("socket:[").removesuffix("]"))
+        lines = (line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines())
+        return any(fields[5] == "03" and fields[6] in inodes for fields in lines)
 
     def end(self) -> tuple[int, str]:
         """Wait for the process; return its exit code and all that it wrote."""
@@ -50,7 +70,10 @@ def _left_over(value: int) -> tuple[int, Rank]:
 
 def test_a_rank_of_an_earlier_run_changes_no_sum():
     port, old = _left_over(1000)
-    ranks = [Rank(port, 0, 1), Rank(port, 1, 1), old]
+    ranks = [Rank(port, 0, 1), Rank(port, 1, 1, HELD="1"), old]
+    # Otherwise whichever rank 1 is first has the place; this run's own one gives a sum that is right.
+    wait_until(old.is_connected)
+    ranks[1].let_go()
     ends = [rank.end() for rank in ranks]
     for code, text in ends:
         assert code != 0, ends
