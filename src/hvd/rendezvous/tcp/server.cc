@@ -131,7 +131,7 @@ void Server::OnListener() {
   // A few at a time: the handshakes of those already here come first.
   for (int i = 0; i < net::Strangers::kAcceptsPerTurn && listener_; ++i) {
     auto accepted = net::Accept(listener_.get());
-    if (!accepted) return PauseAccepting();
+    if (!accepted) return PauseAccepting(accepted.error());
     if (!*accepted) return;
     if (auto added = AddClient(std::move(**accepted)); !added) {
       log::Debug("the store refused a client: {}", added.error().message);
@@ -141,7 +141,11 @@ void Server::OnListener() {
   }
 }
 
-void Server::PauseAccepting() {
+void Server::PauseAccepting(const Error& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    last_refusal_ = why.message;
+  }
   // Out of descriptors: the listener stays readable, so watching it would burn a core.
   (void)loop_->Rearm(listener_.get(), 0);
   loop_->At(loop_->Now() + net::Strangers::kAcceptPause, [this] {

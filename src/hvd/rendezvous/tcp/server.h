@@ -55,7 +55,7 @@ class Server final : public rendezvous::Server {
   void Run();
 
   void OnListener();
-  void PauseAccepting();
+  void PauseAccepting(const Error& why);
   Status AddClient(net::Fd fd);
   void Advance(ClientId id, uint32_t epoll_events);
   // Later, because the caller may be in the middle of this client's or the state's work.
