@@ -23,8 +23,8 @@ class Server {
   // Strangers do not count.
   virtual Status Drain(Duration timeout) = 0;
   // Why the last client was turned away that could not prove to be one of ours, or could not be accepted because this
-  // process has no descriptor left; empty: none was. A hint for whoever
-  // waits in vain: it may have been a rank with another token, or a stranger.
+  // process has no descriptor left; empty: none was. A hint for a rank that waits without success: the client may have
+  // been a rank with another token, or a stranger.
   virtual std::string LastRefusal() const = 0;
 };
 

@@ -148,4 +148,9 @@ Error DuplicateRank(Rank rank, const RankDescriptor& first, const RankDescriptor
           rank};
 }
 
+Error WithHint(Error told, const std::string& hint) {
+  if (told.code == Code::kDeadlineExceeded && !hint.empty()) told.message += "; " + hint;
+  return told;
+}
+
 }  // namespace hvd::engine::bootstrap

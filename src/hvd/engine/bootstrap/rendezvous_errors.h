@@ -51,4 +51,7 @@ Error OtherGeneration(const Config& config, int pid, Rank rank, const Start& sta
 Error DuplicateRankZero(const Config& config, const RankDescriptor& first, const RankDescriptor& second);
 Error DuplicateRank(Rank rank, const RankDescriptor& first, const RankDescriptor& second);
 
+// The error of a rank whose time was over first, with what the store knows: why it took nobody in.
+Error WithHint(Error told, const std::string& hint);
+
 }  // namespace hvd::engine::bootstrap

@@ -80,7 +80,7 @@ Status RendezvousProtocol::Host() {
   for (Slices slices(deadline_);;) {
     HVD_ASSIGN_OR_RETURN(const bool complete, ReadCards(slices.Next()));
     if (complete) break;
-    if (auto told = CheckTrouble(); !told) return Fail(WithHint(std::move(told).error()));
+    HVD_RETURN_IF_ERROR(CheckTrouble());
     HVD_RETURN_IF_ERROR(CheckStillHost());
     std::vector<Rank> here;
     for (Rank rank = 1; rank < config_.size; ++rank) {
@@ -308,7 +308,7 @@ void RendezvousProtocol::RemoveKeys(const std::string& prefix, int size) {
 
 Status RendezvousProtocol::CheckTrouble() {
   HVD_ASSIGN_OR_RETURN(const auto text, Look(Key("trouble")));
-  if (text) return Fail(DecodeError(*text));
+  if (text) return Fail(WithHint(DecodeError(*text), hint_ ? hint_() : ""));
   return {};
 }
 
@@ -374,12 +374,6 @@ Error RendezvousProtocol::TooLate() {
   return prefix_.empty()
              ? RanksMissing(config_, {0}, 0, WhatToCheck({0}))
              : RanksMissing(config_, missing, config_.size - static_cast<int>(missing.size()), WhatToCheck(missing));
-}
-
-Error RendezvousProtocol::WithHint(Error told) const {
-  const std::string hint = hint_ ? hint_() : "";
-  if (told.code == Code::kDeadlineExceeded && !hint.empty()) told.message += "; " + hint;
-  return told;
 }
 
 std::string RendezvousProtocol::WhatToCheck(const std::vector<Rank>& missing) {

@@ -92,8 +92,6 @@ class RendezvousProtocol {
   std::vector<Rank> Missing() const;
   // The deadline has passed.
   Error TooLate();
-  // A rank whose time was over first cannot know why the store took nobody in.
-  Error WithHint(Error told) const;
   std::string WhatToCheck(const std::vector<Rank>& missing);
   void RemoveKeys(const std::string& prefix, int size);
 
