@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank runs one operation against marks, counters and payloads that peers may have written in any way, and may write
 // again while it runs. The operation reads and writes only the arenas, the stream and its own buffers, and fails if it
-// cannot use a mark. The check words
-// of peers are right here, so that the fuzzer reaches the code behind their check.
+// cannot use a mark. The check words of peers are right here, so that the fuzzer reaches the code behind their check.
 #include <algorithm>
 #include <array>
 #include <cstddef>

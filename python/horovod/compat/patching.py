@@ -30,7 +30,7 @@ def edited(source: bytes, findings: Iterable[Finding]) -> bytes:
         return starts[line - 1] + column
 
     edits = {edit for finding in findings for edit in finding.edits}
-    # From the end, so that places stay what they are. Of two that overlap the later one is made.
+    # From the end, so that places stay what they are. If two overlap, the later one is made.
     taken = len(source) + 1
     for edit in sorted(edits, key=lambda edit: (edit.line, edit.column, edit.end_line, edit.end_column), reverse=True):
         begin, end = place(edit.line, edit.column), place(edit.end_line, edit.end_column)

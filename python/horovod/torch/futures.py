@@ -12,7 +12,7 @@ import torch
 
 class Call:
     """
-    What is in flight for one call of the program.
+    The operations in flight for one call of the program.
 
     Thread safety: all. The thread that completes it first does the waiting, so a program that waits for a call does not
     wait for those that it made before.

@@ -124,7 +124,7 @@ class Engine {
   Engine(World world, Options options);
   // Has messages and closed connections of all ranks come here, and says to them that this rank answers.
   void ConnectPeers();
-  // What is found while the pin lives stays in memory.
+  // A set that is found while the pin lives stays in memory.
   SetTable::Pin PinSets() const { return SetTable::Pin(options_.dynamic_sets ? &sets_ : nullptr); }
   // Runs an operation of the global set that changes the process sets. The id of the set.
   Result<int> ChangeSets(controller::Request request);

@@ -17,7 +17,7 @@ from horovod.compat.keras3.calls import is_called
 
 
 class CalledList(list):
-    """The list of an optimizer's variables where the program calls it. Whoever keeps it keeps a plain list."""
+    """The list of an optimizer's variables where the program calls it. A program that keeps it has a plain list."""
 
     def __call__(self) -> list[Any]:
         """Return the list."""

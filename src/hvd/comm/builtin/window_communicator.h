@@ -113,7 +113,7 @@ class WindowCommunicator final : public Communicator, public Announcer {
     sliced = sliced && ReadMarks(position, work) < 0;
     return {-1, sliced ? Look::Data::kSliced : Look::Data::kOther};
   }
-  // Who brings what, once ReadMarks or LookAt has read it.
+  // What each member contributes, once ReadMarks or LookAt has read it.
   collective::window::PositionView ViewAt(uint64_t position) const;
   // Reads all members' marks. The first member whose mark this operation cannot use; -1: all can be used.
   int ReadMarks(uint64_t position, const Work& work);

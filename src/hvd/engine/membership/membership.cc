@@ -57,7 +57,7 @@ void Membership::NoticeChanges() {
   if (world_->window->revoked() && working()) {
     Revoke(world_->window->cause(), world_->window->cause_reason());
   }
-  // Whoever sets it wakes this loop afterwards, so a look that comes too early is not the last one.
+  // The thread that sets it wakes this loop afterwards, so a look that comes too early is not the last one.
   if (!world_->peers_changed->load(std::memory_order_relaxed)) return;
   world_->peers_changed->exchange(false, std::memory_order_acquire);
   for (int local = 0; local < world_->layout.local_size; ++local) {
